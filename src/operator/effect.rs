@@ -1,0 +1,99 @@
+//! What an operator asks the outside to do: emit results, report late events.
+
+use serde::{Deserialize, Serialize};
+
+use super::EventBatch;
+use crate::aggregate::Value;
+use crate::event_time::{EventTime, Watermark, Window};
+
+/// When a pane was emitted, relative to the closing of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PaneKind {
+    /// Before the watermark reached the window's end.
+    Early,
+    /// The first emission after it.
+    OnTime,
+    /// A later one, because late events were accepted.
+    Late,
+}
+
+impl PaneKind {
+    /// Stable lowercase name: `early`, `on_time`, `late`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Early => "early",
+            Self::OnTime => "on_time",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// One result: a pane as it was when it fired.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultRow<'a> {
+    /// User key, as written by [`crate::codec::KeyWriter`].
+    pub key: &'a [u8],
+    /// 0 for the first emission of this pane, counting up.
+    pub pane_index: u32,
+    /// Early, on time or late.
+    pub kind: PaneKind,
+    /// One value per aggregate of the operator, in the order declared.
+    pub values: &'a [Value],
+}
+
+/// Results of one window that fired together, in key order, handed out row by row.
+pub trait ResultBlock {
+    /// The window of all rows.
+    fn window(&self) -> Window;
+    /// The watermark at emission.
+    fn watermark(&self) -> Watermark;
+    /// The next row, or `None` after the last.
+    fn next_row(&mut self) -> Option<ResultRow<'_>>;
+}
+
+/// An event that came after every window it belongs to had expired.
+#[derive(Clone, Copy, Debug)]
+pub struct LateEvent<'a> {
+    /// The batch it arrived in; with `index` this gives time, key, values, text and record number.
+    pub batch: &'a EventBatch,
+    /// Its place in the batch.
+    pub index: usize,
+    /// The last of its windows to expire.
+    pub window: Window,
+    /// The watermark that it came after.
+    pub watermark: Watermark,
+    /// How far the watermark was past `window.end + allowed lateness`, in milliseconds, never negative.
+    pub late_by_ms: i64,
+}
+
+impl LateEvent<'_> {
+    /// Its event time.
+    ///
+    /// # Panics
+    /// When `index` is outside of `batch`, which an operator never produces.
+    #[must_use]
+    pub fn time(&self) -> EventTime {
+        EventTime::from_millis(self.batch.times[self.index])
+    }
+}
+
+/// Where an operator's effects go.
+///
+/// `operator` is the index of the windowed aggregation in the pipeline.
+pub trait Emit {
+    /// What may go wrong outside.
+    type Error;
+
+    /// Takes the results of one firing.
+    ///
+    /// # Errors
+    /// Whatever the receiver could not do; the operator stops there.
+    fn results(&mut self, operator: usize, block: &mut dyn ResultBlock) -> Result<(), Self::Error>;
+
+    /// Takes an event that was late for all its windows.
+    ///
+    /// # Errors
+    /// Whatever the receiver could not do; the operator stops there.
+    fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<(), Self::Error>;
+}

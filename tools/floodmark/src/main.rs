@@ -1,0 +1,2 @@
+//! The `floodmark` command.
+fn main() {}
