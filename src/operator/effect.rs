@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EventBatch;
+use super::{EventBatch, RowBuffer};
 use crate::aggregate::Value;
 use crate::event_time::{EventTime, Watermark, Window};
 
@@ -96,4 +96,49 @@ pub trait Emit {
     /// # Errors
     /// Whatever the receiver could not do; the operator stops there.
     fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<(), Self::Error>;
+
+    /// Takes an event whose windows reach past the end of representable time. It moved no watermark and is in no
+    /// pane.
+    ///
+    /// # Errors
+    /// Whatever the receiver could not do; the operator stops there.
+    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Self::Error>;
+}
+
+/// Panes of an operator that are not in memory.
+pub trait Panes {
+    /// What may go wrong outside.
+    type Error;
+
+    /// Reads the pane of `key` in the window ending at `end` into `words`. False when there is none.
+    ///
+    /// # Errors
+    /// When the pane cannot be read.
+    fn load(
+        &mut self,
+        operator: usize,
+        end: EventTime,
+        key: &[u8],
+        words: &mut [u64],
+    ) -> Result<bool, Self::Error>;
+
+    /// Appends up to `limit` panes of the window ending at `end` to `rows`, in key order, starting after the key
+    /// `after`. Fewer than `limit` mean that there are no more.
+    ///
+    /// # Errors
+    /// When the panes cannot be read.
+    fn scan(
+        &mut self,
+        operator: usize,
+        end: EventTime,
+        after: Option<&[u8]>,
+        limit: usize,
+        rows: &mut RowBuffer,
+    ) -> Result<(), Self::Error>;
+
+    /// Replaces panes outside of memory by `rows`.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    fn put(&mut self, operator: usize, end: EventTime, rows: RowBuffer) -> Result<(), Self::Error>;
 }

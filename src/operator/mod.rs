@@ -1,7 +1,24 @@
 //! The pure part of the engine: (events, watermark) → effects. It knows no disk, no clock and no thread.
+//!
+//! [`WatermarkTracker`] turns the events of all partitions into one watermark; a [`WindowOperator`] assigns events
+//! to windows, keeps the panes of open windows in memory, and fires them. Panes that were moved out of memory are
+//! reached through [`Panes`], and everything that leaves goes through [`Emit`].
 
 mod batch;
+mod buffer;
 mod effect;
+mod fire;
+mod marks;
+mod spec;
+mod table;
+mod watermark;
+mod window;
 
 pub use batch::{EventBatch, KeyColumn, PartitionId, Validity, ValueColumn};
-pub use effect::{Emit, LateEvent, PaneKind, ResultBlock, ResultRow};
+pub use buffer::RowBuffer;
+pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow};
+pub use marks::Marks;
+pub use spec::{Accumulation, Mode, OperatorSpec, Trigger};
+pub use table::key_hash;
+pub use watermark::{PartitionProgress, WatermarkTracker};
+pub use window::{OpenWindow, SpillKind, Spilled, WindowOperator};

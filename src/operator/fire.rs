@@ -1,0 +1,159 @@
+//! Turning rows into results: what kind of emission it is, and the bookkeeping a firing leaves in a row.
+
+use super::table::PaneTable;
+use super::{Accumulation, PaneKind, ResultBlock, ResultRow, RowBuffer};
+use crate::aggregate::{Layout, Value};
+use crate::event_time::{EventTime, Watermark, Window};
+
+/// Words after the accumulators of a pane that may fire more than once.
+pub(super) const HISTORY_WORDS: usize = 2;
+/// No early boundary is pending.
+const NO_BOUNDARY: u64 = i64::MAX as u64;
+
+/// What a pane remembers of its firings; kept in the last two words of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct History {
+    pub(super) pane_index: u32,
+    pub(super) since_fire: u32,
+    pub(super) fired_on_time: bool,
+    pub(super) next_boundary: Option<EventTime>,
+}
+
+impl History {
+    pub(super) const NEW: [u64; HISTORY_WORDS] = [0, NO_BOUNDARY];
+
+    pub(super) fn of(row: &[u64]) -> Self {
+        let [.., counts, boundary] = row else { return Self::of(&Self::NEW) };
+        Self {
+            pane_index: *counts as u32,
+            since_fire: (*counts >> 32) as u32 & 0x7fff_ffff,
+            fired_on_time: counts >> 63 == 1,
+            next_boundary: (*boundary != NO_BOUNDARY).then(|| EventTime::from_millis(*boundary as i64)),
+        }
+    }
+
+    pub(super) fn store(self, row: &mut [u64]) {
+        let [.., counts, boundary] = row else { return };
+        let since_fire = u64::from(self.since_fire & 0x7fff_ffff);
+        *counts = u64::from(self.pane_index) | since_fire << 32 | u64::from(self.fired_on_time) << 63;
+        *boundary = self.next_boundary.map_or(NO_BOUNDARY, |time| time.as_millis() as u64);
+    }
+
+    pub(super) fn kind(self, window: Window, watermark: Watermark) -> PaneKind {
+        if !watermark.closed(window.end) {
+            PaneKind::Early
+        } else if self.fired_on_time {
+            PaneKind::Late
+        } else {
+            PaneKind::OnTime
+        }
+    }
+}
+
+/// Everything about a firing that is the same for all its rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Firing<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) fires_once: bool,
+    pub(super) accumulation: Accumulation,
+    pub(super) window: Window,
+    pub(super) watermark: Watermark,
+}
+
+impl Firing<'_> {
+    fn result<'r>(&self, key: &'r [u8], row: &[u64], values: &'r mut Vec<Value>) -> ResultRow<'r> {
+        values.clear();
+        self.layout.finish(row, values);
+        if self.fires_once {
+            return ResultRow { key, pane_index: 0, kind: PaneKind::OnTime, values };
+        }
+        let history = History::of(row);
+        ResultRow {
+            key,
+            pane_index: history.pane_index,
+            kind: history.kind(self.window, self.watermark),
+            values,
+        }
+    }
+
+    /// Notes in `row` that it has just been emitted.
+    pub(super) fn settle(&self, row: &mut [u64]) {
+        if self.fires_once {
+            return;
+        }
+        let mut history = History::of(row);
+        history.pane_index = history.pane_index.saturating_add(1);
+        history.since_fire = 0;
+        history.fired_on_time |= self.watermark.closed(self.window.end);
+        history.store(row);
+        if self.accumulation == Accumulation::Discarding {
+            let identity = self.layout.identity();
+            row[..identity.len()].copy_from_slice(identity);
+        }
+    }
+
+    pub(super) fn table<'t>(&'t self, table: &'t PaneTable, rows: &'t [u32]) -> TableBlock<'t> {
+        TableBlock {
+            firing: *self,
+            table,
+            rows: rows.iter(),
+            values: Vec::with_capacity(self.layout.aggregates()),
+        }
+    }
+
+    pub(super) fn buffer<'t>(&'t self, rows: &'t RowBuffer) -> BufferBlock<'t> {
+        BufferBlock { firing: *self, rows, next: 0, values: Vec::with_capacity(self.layout.aggregates()) }
+    }
+}
+
+/// Results straight from the rows of a table.
+#[derive(Debug)]
+pub(super) struct TableBlock<'t> {
+    firing: Firing<'t>,
+    table: &'t PaneTable,
+    rows: std::slice::Iter<'t, u32>,
+    values: Vec<Value>,
+}
+
+impl ResultBlock for TableBlock<'_> {
+    fn window(&self) -> Window {
+        self.firing.window
+    }
+
+    fn watermark(&self) -> Watermark {
+        self.firing.watermark
+    }
+
+    fn next_row(&mut self) -> Option<ResultRow<'_>> {
+        let &row = self.rows.next()?;
+        Some(self.firing.result(self.table.key(row), self.table.row(row), &mut self.values))
+    }
+}
+
+/// Results from rows that were put together for the occasion.
+#[derive(Debug)]
+pub(super) struct BufferBlock<'t> {
+    firing: Firing<'t>,
+    rows: &'t RowBuffer,
+    next: usize,
+    values: Vec<Value>,
+}
+
+impl ResultBlock for BufferBlock<'_> {
+    fn window(&self) -> Window {
+        self.firing.window
+    }
+
+    fn watermark(&self) -> Watermark {
+        self.firing.watermark
+    }
+
+    fn next_row(&mut self) -> Option<ResultRow<'_>> {
+        let index = self.next;
+        if index >= self.rows.len() {
+            return None;
+        }
+        self.next += 1;
+        Some(self.firing.result(self.rows.key(index), self.rows.row(index), &mut self.values))
+    }
+}
