@@ -104,10 +104,8 @@ mod armed {
                 Ok(())
             }
             _ => {
-                let _ = rustix::process::kill_process(
-                    rustix::process::getpid(),
-                    rustix::process::Signal::KILL,
-                );
+                let _ =
+                    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
                 std::process::abort()
             }
         }

@@ -62,8 +62,8 @@ fn checksum(head: &[u8], body: &[u8]) -> u32 {
 /// # Errors
 /// [`DecodeError::Body`] when the value cannot be serialised, or is larger than a record may be (256 MiB).
 pub fn encode<T: Serialize>(magic: [u8; 8], version: u32, value: &T) -> Result<Vec<u8>, DecodeError> {
-    let body =
-        bincode::serde::encode_to_vec(value, config()).map_err(|error| DecodeError::Body(error.to_string()))?;
+    let body = bincode::serde::encode_to_vec(value, config())
+        .map_err(|error| DecodeError::Body(error.to_string()))?;
     if body.len() > BODY_MAX {
         return Err(DecodeError::Body(format!("record is too large: bytes={}", body.len())));
     }

@@ -302,6 +302,9 @@ mod tests {
         keys.abandon_key();
         keys.push(b"");
         keys.push(b"b");
-        assert_eq!((0..3).map(|i| keys.get(i).to_vec()).collect::<Vec<_>>(), [b"a".to_vec(), vec![], b"b".to_vec()]);
+        assert_eq!(
+            (0..3).map(|i| keys.get(i).to_vec()).collect::<Vec<_>>(),
+            [b"a".to_vec(), vec![], b"b".to_vec()]
+        );
     }
 }

@@ -125,7 +125,8 @@ impl StateDb {
         spill_name.push(".spill");
         let spill_dir = engine.dir.with_file_name(spill_name);
         if spill_dir.exists() {
-            fs::remove_dir_all(&spill_dir).map_err(StateError::io("clear the spill directory", &spill_dir))?;
+            fs::remove_dir_all(&spill_dir)
+                .map_err(StateError::io("clear the spill directory", &spill_dir))?;
         }
         let mut file_options = Vec::with_capacity(setup.families.len());
         for (spec, family) in setup.families.iter().zip(&engine.families) {

@@ -110,7 +110,8 @@ pub(super) fn list_column_families(dir: &Path) -> Result<Vec<String>, StateError
     if !dir.join("CURRENT").is_file() {
         return Err(StateError::Missing { dir: dir.to_owned() });
     }
-    DB::list_cf(&Options::default(), dir).map_err(StateError::engine("list the families of the state database"))
+    DB::list_cf(&Options::default(), dir)
+        .map_err(StateError::engine("list the families of the state database"))
 }
 
 /// Refuses a database whose families are not exactly those of the operators: RocksDB would open it read-only and
@@ -131,9 +132,7 @@ pub(super) fn check_families(dir: &Path, families: &[FamilySpec]) -> Result<(), 
 
 impl Engine {
     pub(super) fn family(&self, id: FamilyId) -> Result<&Family, StateError> {
-        self.families
-            .get(id.0)
-            .ok_or(StateError::NoFamily { index: id.0, families: self.families.len() })
+        self.families.get(id.0).ok_or(StateError::NoFamily { index: id.0, families: self.families.len() })
     }
 
     pub(super) fn handle(&self, column_family: &str) -> Result<&ColumnFamily, StateError> {

@@ -78,7 +78,8 @@ impl StateDb {
         let written = self.engine.db.write_opt(batch, &options::write());
         written.map_err(StateError::engine("write the epoch"))?;
         self.flush(&mut writer)?;
-        let checkpoint = Checkpoint::new(&self.engine.db).map_err(StateError::engine("prepare a checkpoint"))?;
+        let checkpoint =
+            Checkpoint::new(&self.engine.db).map_err(StateError::engine("prepare a checkpoint"))?;
         checkpoint.create_checkpoint(target).map_err(StateError::engine("link a checkpoint"))?;
         // RocksDB syncs the directory but not the entry that names it.
         sync_parent(target)?;

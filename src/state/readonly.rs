@@ -137,8 +137,13 @@ impl ReadOnlyState {
         let mut report = Vec::new();
         for (name, handle) in self.engine.handles()? {
             let lateness = self.engine.families.iter().find(|family| family.column_family == name);
-            let mut found =
-                FamilyVerified { column_family: name.to_owned(), panes: 0, damaged: 0, expired: 0, unknown: 0 };
+            let mut found = FamilyVerified {
+                column_family: name.to_owned(),
+                panes: 0,
+                damaged: 0,
+                expired: 0,
+                unknown: 0,
+            };
             let mut options = ReadOptions::default();
             options.set_verify_checksums(true);
             options.fill_cache(false);

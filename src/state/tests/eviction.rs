@@ -41,7 +41,8 @@ fn expected(model: &Model, family: usize, horizon: Watermark) -> Vec<(i64, Vec<u
 fn apply(bench: &Bench, model: &mut Model, step: &Step) {
     match step {
         Step::Write { files, second, merge, panes } => {
-            let (path, family) = (if *files { WritePath::Files } else { WritePath::Batch }, usize::from(*second));
+            let (path, family) =
+                (if *files { WritePath::Files } else { WritePath::Batch }, usize::from(*second));
             let lateness = specs()[family].allowed_lateness;
             // As the store does: nothing is written for a pane that has expired.
             let horizon = bench.db.horizon();

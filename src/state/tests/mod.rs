@@ -4,6 +4,7 @@ mod eviction;
 mod linking;
 mod payloads;
 mod plateau;
+mod speed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub(super) struct Sum;
 
 impl PaneMerge for Sum {
     fn merge(&self, base: &mut Vec<u8>, operand: &[u8]) -> bool {
-        let (Ok(left), Ok(right)) = (<[u8; 8]>::try_from(base.as_slice()), <[u8; 8]>::try_from(operand)) else {
+        let (Ok(left), Ok(right)) = (<[u8; 8]>::try_from(base.as_slice()), <[u8; 8]>::try_from(operand))
+        else {
             // As bad as an implementation may be: half changed.
             base.push(0xee);
             return false;
@@ -107,11 +109,7 @@ pub(super) fn rows(mut scan: PaneScan<'_>) -> Vec<(i64, Vec<u8>, u64)> {
     let mut rows = Vec::new();
     while let Some((pane, stored)) = scan.next_pane().unwrap() {
         let Stored::Pane(payload) = stored else { panic!("damaged pane at {pane:?}") };
-        rows.push((
-            pane.end.as_millis(),
-            pane.key.to_vec(),
-            u64::from_le_bytes(payload.try_into().unwrap()),
-        ));
+        rows.push((pane.end.as_millis(), pane.key.to_vec(), u64::from_le_bytes(payload.try_into().unwrap())));
     }
     rows
 }

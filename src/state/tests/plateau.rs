@@ -18,7 +18,8 @@ fn stream(bench: &Bench, merges: bool) -> Vec<u64> {
             .collect();
         let end = epoch as i64 * 10;
         for round in 0..2 {
-            let write = |_: &_| if merges || round == 1 { Write::Merge(&payload) } else { Write::Put(&payload) };
+            let write =
+                |_: &_| if merges || round == 1 { Write::Merge(&payload) } else { Write::Put(&payload) };
             let entries = keys.iter().map(|key| (pane(end, key), write(key)));
             bench.db.write_sorted(FIRST, entries, keys.len()).unwrap();
         }
