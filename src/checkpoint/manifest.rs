@@ -325,11 +325,10 @@ pub(super) mod tests {
         assert_eq!(&bytes[..12], b"FLOODCHK\x01\0\0\0");
         assert_eq!(&bytes[24..39], b"\x07\0\0\0\0\0\0\0flights");
         assert_eq!(&bytes[39..55], [7; 16]);
-        // Any change of a field, its order or its width moves this checksum: then raise VERSION and keep a decoder.
-        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (GOLDEN_LEN, GOLDEN_CRC));
+        // Length and checksum of the body as a second encoder, written from docs/FORMAT.md alone, gives them. A change
+        // of any field, its order or its width moves them: then raise VERSION and keep a decoder for this one.
+        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (449, 1_762_228_601));
     }
-    const GOLDEN_LEN: usize = 0;
-    const GOLDEN_CRC: u32 = 0;
 
     #[test]
     fn a_manifest_reads_back_as_it_was_written() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use super::{HastyFs, checkpoint, draft, environment, fill, made, open, overwrite};
+use super::{HastyFs, checkpoint, draft, environment, fill, made, open, overwrite, take_over};
 use crate::checkpoint::{CheckpointError, Manifest, StateDirectory, list, verify};
 use crate::error::{Error, ErrorKind};
 
@@ -85,13 +85,24 @@ fn a_raised_generation_fences_even_under_the_same_lock() {
     let zombie = open(&path).unwrap();
     let writer = zombie.begin(1).unwrap();
     fill(&HastyFs::default(), &writer, None).unwrap();
-    // As on a filesystem whose flock keeps nobody out: another machine opened it.
-    let mut lineage = crate::checkpoint::lineage::Lineage::load(&path.join("LINEAGE")).unwrap().unwrap();
-    lineage.generation += 1;
-    overwrite(&path.join("LINEAGE"), &lineage.encode().unwrap());
+    take_over(&path);
     let error = writer.publish(draft(1)).unwrap_err();
     assert!(error.to_string().contains("generation is 2"), "{error}");
     assert!(list(&path).unwrap().is_empty());
+}
+
+#[test]
+fn a_take_over_during_the_rename_gives_no_permit_and_the_owner_can_go_on_from_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), 1);
+    let fs = HastyFs { take_over_at_publish: true, ..HastyFs::default() };
+    let zombie = StateDirectory::open_in(&path, "flights", environment(Arc::new(fs))).unwrap();
+    let error = checkpoint(&zombie).unwrap_err();
+    assert!(matches!(error, CheckpointError::Fenced { .. }), "{error}");
+    assert!(zombie.check_owner().is_err());
+    drop(zombie);
+    let owner = open(&path).unwrap();
+    assert_eq!(owner.newest_verified(None).unwrap().chosen.unwrap().manifest().epoch, 2);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn restore_links_tables_and_copies_what_the_database_rewrites() {
 fn a_filesystem_without_links_gets_copies_and_counts_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), 2);
-    let environment = environment(Arc::new(HastyFs { refuse_links: true }));
+    let environment = environment(Arc::new(HastyFs { refuse_links: true, ..HastyFs::default() }));
     let state = StateDirectory::open_in(&path, "flights", environment).unwrap();
     let chosen = state.newest_verified(None).unwrap().chosen.unwrap();
     let work = state.materialise(&chosen).unwrap();
@@ -292,5 +292,21 @@ proptest! {
                 entry.as_ref().unwrap().file_name().to_string_lossy() == format!("{epoch:06}.sst")
             }).count(), 1);
         }
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+#[test]
+fn every_fault_point_of_a_checkpoint_and_its_retirement_is_passed() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = open(&dir.path().join("state")).unwrap();
+    for _ in 0..2 {
+        checkpoint(&state).unwrap();
+    }
+    state.retire(&state.retention_plan(&keep(1)).unwrap()).unwrap();
+    let passed = crate::fault::passed();
+    let ours = |point: &&&str| point.starts_with("checkpoint.") || point.starts_with("retain.");
+    for point in crate::fault::POINTS.iter().filter(ours) {
+        assert!(passed.contains_key(point), "{point}");
     }
 }
