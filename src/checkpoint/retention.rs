@@ -1,0 +1,73 @@
+//! Retiring old checkpoints: gathers the facts for the plan, and carries a plan out so that any cut is harmless.
+//!
+//! What stays is decided in `plan`. Checkpoints share files by hard link, so the filesystem counts the references.
+
+use std::collections::BTreeMap;
+
+use crate::checkpoint::directory::{StateDirectory, remove_any};
+use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::listing::{complete_epochs, list};
+use crate::checkpoint::plan::{Keep, RetentionFact, RetentionPlan, plan_retention};
+use crate::checkpoint::writer::pass;
+
+impl StateDirectory {
+    /// Which checkpoints `keep` lets go. Changes nothing; print it for a dry run.
+    ///
+    /// # Errors
+    /// I/O errors of listing.
+    pub fn retention_plan(&self, keep: &Keep) -> Result<RetentionPlan, CheckpointError> {
+        let mut facts = BTreeMap::new();
+        for summary in list(&self.checkpoints())? {
+            let Some(epoch) = summary.epoch else { continue };
+            let fact = match summary.manifest {
+                Ok(manifest) => RetentionFact {
+                    parent: manifest.parent,
+                    readable: true,
+                    files: manifest
+                        .files
+                        .into_iter()
+                        .map(|file| (file.name, file.bytes, file.crc32))
+                        .collect(),
+                },
+                Err(_) => RetentionFact::default(),
+            };
+            facts.insert(epoch, fact);
+        }
+        Ok(plan_retention(&facts, keep, self.epoch_in_use()))
+    }
+
+    /// Carries a plan out: each checkpoint loses its name durably before its first file goes, so that none is ever
+    /// found half deleted. The newest and the one in use stay whatever the plan says.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Fenced`], [`CheckpointError::Poisoned`], I/O errors. What is left over then is swept at the
+    /// next open.
+    pub fn retire(&self, plan: &RetentionPlan) -> Result<(), CheckpointError> {
+        let checkpoints = self.checkpoints();
+        pass("retain.before", &checkpoints)?;
+        self.check_owner()?;
+        let (fs, layout) = (self.shared.fs.as_ref(), &self.shared.layout);
+        let present = complete_epochs(&checkpoints)?;
+        let spared = [present.last().copied(), self.epoch_in_use()];
+        let going = plan.retire.iter().map(|retired| retired.epoch);
+        let going: Vec<u64> =
+            going.filter(|epoch| present.contains(epoch) && !spared.contains(&Some(*epoch))).collect();
+        if !going.is_empty() {
+            for &epoch in &going {
+                let path = layout.checkpoint(epoch);
+                let renamed = fs.rename(&path, &layout.retired(epoch));
+                renamed.map_err(CheckpointError::io("retire a checkpoint", &path))?;
+            }
+            self.shared.sync_dir("retire checkpoints", &checkpoints)?;
+            for &epoch in &going {
+                let path = layout.retired(epoch);
+                remove_any(fs, &path).map_err(CheckpointError::io("remove a retired checkpoint", &path))?;
+            }
+        }
+        pass("retain.after", &checkpoints)
+    }
+
+    fn epoch_in_use(&self) -> Option<u64> {
+        self.shared.progress().parent.as_ref().map(|parent| parent.manifest.epoch)
+    }
+}
