@@ -31,7 +31,7 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     }
     steps.cargo("dependencies", &["deny", "--workspace", "check", "licenses", "bans", "sources"])?;
     if advisories_fetched() {
-        steps.cargo("advisories", &["deny", "--workspace", "check", "--disable-fetch", "advisories"])
+        steps.cargo("advisories", &["deny", "--offline", "--workspace", "check", "advisories"])
     } else {
         steps.skip("advisories", "the RustSec advisory database cannot be reached from this machine");
         Ok(())
