@@ -74,15 +74,16 @@ fn ident(text: &str) -> String {
     text.trim_start().chars().take_while(|&c| c.is_alphanumeric() || c == '_').collect()
 }
 
-/// True when code names a library as the head of a path or in `use library`.
+/// True when code names a library as the head of a path (`lib::x`, `::lib::x`) or in `use lib`.
 fn names_library(code: &str, library: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(library).any(|(at, _)| {
-        let before = code[..at].chars().next_back();
+        let before = code[..at].strip_suffix("::").unwrap_or(&code[..at]);
+        let rooted = before.len() < at;
+        let is_head = before.chars().next_back().is_none_or(|c| !is_word(c) && (!rooted || c != '>'));
         let after = code[at + library.len()..].trim_start();
-        let is_head = before.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == ':'));
-        let used = code[..at].trim_end().ends_with("use");
-        is_head
-            && (after.starts_with("::") || (used && (after.starts_with(';') || after.starts_with(" as "))))
+        let used = before.trim_end().ends_with("use") && (after.starts_with(';') || after.starts_with("as "));
+        is_head && (after.starts_with("::") || used)
     })
 }
 
@@ -177,6 +178,7 @@ fn a_library_is_found_as_a_path_head_only() {
     assert!(names_library("use rocksdb::DB;", "rocksdb"));
     assert!(names_library("fn f(db: &rocksdb::DB) {}", "rocksdb"));
     assert!(names_library("use rocksdb as r;", "rocksdb"));
+    assert!(names_library("type D = ::rocksdb::DB;", "rocksdb"));
     assert!(!names_library("let rocksdb_bytes = state::rocksdb::x();", "rocksdb"));
     assert!(!names_library("let rocksdb = 1;", "rocksdb"));
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories that are made by running things, not by people.
+/// What is made by running things, not by people (in a work tree, `.git` is a file).
 const MADE: [&str; 3] = [".git", "target", "demo-output"];
 
 /// The root of the repository.
@@ -28,7 +28,10 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())) {
         let path = entry.expect("a directory entry can be read").path();
         let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
-        if path.is_dir() && !MADE.contains(&name.as_str()) {
+        if MADE.contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
             walk(&path, found);
         } else if path.is_file() {
             found.push(path);
