@@ -1,2 +1,61 @@
-//! Project tasks.
-fn main() {}
+//! `cargo xtask`: the named commands of this project.
+//!
+//! Depends on nothing outside the standard library, so that it builds and explains itself where RocksDB cannot be built
+//! yet. It knows how to start other programs, and nothing about Floodmark itself.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to people on the terminal")]
+
+mod deny;
+mod doctor;
+mod native;
+mod platform;
+mod step;
+mod tasks;
+
+use std::process::ExitCode;
+
+use step::Failure;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  demo     build Floodmark, run it on the sample of real flights, look into its state
+  test     run every test
+  check    formatting, lints, documentation; what a change must pass before it is handed over
+  deep     the long tests: more kills, more seeds, more cut points
+  doctor   say what this machine lacks, and install it where that is possible
+  deny     dependencies: advisories, licences, bans, sources
+  ci       everything that CI runs, with a table of times
+
+demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
+  cargo xtask test layers";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let done = match command.as_str() {
+        "test" => tasks::test(&rest),
+        "deep" => tasks::deep(&rest),
+        _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
+        "demo" => tasks::demo(),
+        "check" => tasks::check(),
+        "doctor" => doctor::run(),
+        "deny" => deny::run(),
+        "ci" => tasks::ci(),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(Failure::Usage),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            match &failure {
+                Failure::Usage => eprintln!("{USAGE}"),
+                failure => eprintln!("xtask: {failure}"),
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
