@@ -103,7 +103,7 @@ pub struct OperatorState {
     /// Allowed lateness.
     pub allowed_lateness: Span,
     /// Panes held.
-    pub open_panes: u64,
+    pub open_panes: Option<u64>,
 }
 
 /// One file under `db/`.

@@ -96,6 +96,13 @@ impl PaneTable {
         self.slot_of_row.is_empty()
     }
 
+    /// About how many bytes a row of `stride` words takes, with the room that its table keeps free.
+    pub(super) fn bytes_per_row(stride: usize, key_bytes: usize) -> usize {
+        let long_key = if key_bytes > INLINE { key_bytes } else { 0 };
+        // Between two and four slots per row; vectors are on average three quarters full.
+        size_of::<Slot>() * 3 + (stride * 8 + 5 + long_key) * 4 / 3
+    }
+
     /// Bytes held, counted by capacity.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()

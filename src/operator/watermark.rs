@@ -54,11 +54,16 @@ impl WatermarkTracker {
     }
 
     /// Takes up where a checkpoint stopped. Must come before the first event.
-    pub fn restore(&mut self, watermark: Watermark, partitions: impl IntoIterator<Item = PartitionProgress>) {
-        self.partitions = partitions
-            .into_iter()
-            .map(|progress| Partition { progress, last_record: Duration::ZERO })
-            .collect();
+    ///
+    /// Idle time-outs count from `now`: how long the process was down says nothing about its partitions.
+    pub fn restore(
+        &mut self,
+        watermark: Watermark,
+        partitions: impl IntoIterator<Item = PartitionProgress>,
+        now: Duration,
+    ) {
+        self.partitions =
+            partitions.into_iter().map(|progress| Partition { progress, last_record: now }).collect();
         self.raise(watermark);
     }
 

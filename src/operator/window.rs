@@ -105,6 +105,18 @@ impl WindowOperator {
         }
     }
 
+    /// Its place in the pipeline.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// About how many bytes of memory a pane with a key of `key_bytes` takes.
+    #[must_use]
+    pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {
+        PaneTable::bytes_per_row(self.stride(), key_bytes)
+    }
+
     /// What it was asked to do.
     #[must_use]
     pub fn spec(&self) -> &OperatorSpec {

@@ -1,0 +1,264 @@
+//! Making a checkpoint: what the barrier takes along, and the steps that run beside processing.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::WindowStore;
+use super::restore::operator_state;
+use super::writer::write_rows;
+use crate::checkpoint::{
+    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, StagedOutput, StateDirectory,
+};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::Watermark;
+use crate::fault;
+use crate::operator::{PartitionId, PartitionProgress, Spilled};
+use crate::state::{EvictStats, LinkedFile, StateDb};
+
+/// Called once the checkpoint is durable, with the permit to publish its staged output. When it fails, the
+/// checkpoint stands, and its output is published when the store is opened again.
+pub type AfterPublish = Box<dyn FnOnce(&Published) -> Result<()> + Send>;
+
+/// What a checkpoint takes along from outside the store. Taken between two batches, when everything that came from
+/// the events before `positions` has been staged.
+#[derive(Default)]
+pub struct Barrier {
+    /// Where each partition is to be read on. Partitions that are not named stay where they were.
+    pub positions: Vec<(PartitionId, Position)>,
+    /// Output staged since the last checkpoint.
+    pub staged: Vec<StagedOutput>,
+    /// Running totals to keep.
+    pub counters: BTreeMap<String, u64>,
+    /// What to do with the permit.
+    pub after_publish: Option<AfterPublish>,
+}
+
+impl std::fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Barrier").field("positions", &self.positions).field("staged", &self.staged).finish_non_exhaustive()
+    }
+}
+
+/// What a finished checkpoint was.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckpointReport {
+    /// Its number.
+    pub epoch: u64,
+    /// The watermark that it holds; also the eviction horizon from now on.
+    pub watermark: Watermark,
+    /// Panes written since the one before.
+    pub panes_written: usize,
+    /// Files in it.
+    pub files: usize,
+    /// Bytes of files that are new in it.
+    pub new_bytes: u64,
+    /// Bytes of files that it shares with the one before.
+    pub shared_bytes: u64,
+    /// How long processing stood still.
+    pub pause: Duration,
+    /// Writing panes, beside processing.
+    pub spill: Duration,
+    /// Flushing and linking, beside processing.
+    pub link: Duration,
+    /// Checksums, manifest, syncs and the rename, beside processing.
+    pub publish: Duration,
+    /// Publishing output, beside processing.
+    pub output: Duration,
+    /// What was evicted after it.
+    pub evicted: EvictStats,
+    /// Older checkpoints that were deleted after it.
+    pub retired: usize,
+}
+
+/// A checkpoint on its way to the writer thread.
+pub(super) struct CheckpointJob {
+    directory: StateDirectory,
+    epoch: u64,
+    spilled: Vec<(usize, Vec<Spilled>)>,
+    partitions: Vec<PartitionState>,
+    operators: Vec<OperatorState>,
+    watermark: Watermark,
+    retain: NonZeroU32,
+    staged: Vec<StagedOutput>,
+    counters: BTreeMap<String, u64>,
+    after_publish: Option<AfterPublish>,
+    pause: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl WindowStore {
+    /// The number of the next checkpoint; output staged for it carries it.
+    #[must_use]
+    pub fn next_epoch(&self) -> u64 {
+        self.directory.next_epoch()
+    }
+
+    /// True while a checkpoint is under way.
+    #[must_use]
+    pub fn checkpoint_in_flight(&self) -> bool {
+        self.writer.in_flight()
+    }
+
+    /// Starts a checkpoint and returns its number. Processing may go on at once; at most one is under way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] while one is under way, [`ErrorKind::Locked`] when another process has taken over,
+    /// [`ErrorKind::Unavailable`] when the disk failed before.
+    pub fn begin_checkpoint(&mut self, barrier: Barrier) -> Result<u64> {
+        if self.writer.in_flight() {
+            return Err(Error::new(ErrorKind::Invalid, "a checkpoint is under way")
+                .with_remedy("wait for it with WindowStore::checkpoint_report"));
+        }
+        self.guarded(|store| store.hand_over_checkpoint(barrier))
+    }
+
+    fn hand_over_checkpoint(&mut self, barrier: Barrier) -> Result<u64> {
+        let started = self.clock.monotonic();
+        let epoch = self.next_epoch();
+        for (partition, position) in barrier.positions {
+            if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
+                known.position = position;
+            }
+        }
+        let operators = self.operators.iter().map(operator_state).collect();
+        let spilled = self.operators.iter_mut().map(|operator| operator.spill_dirty()).enumerate().collect();
+        let job = CheckpointJob {
+            directory: self.directory.clone(),
+            epoch,
+            spilled,
+            partitions: self.partition_states(),
+            operators,
+            watermark: self.watermark(),
+            retain: self.retain,
+            staged: barrier.staged,
+            counters: barrier.counters,
+            after_publish: barrier.after_publish,
+            pause: self.clock.monotonic().saturating_sub(started),
+            clock: Arc::clone(&self.clock),
+        };
+        self.writer.checkpoint(job)?;
+        Ok(epoch)
+    }
+
+    fn partition_states(&self) -> Vec<PartitionState> {
+        let progress = self.tracker.partitions();
+        let state = |(partition, progress): (&super::Partition, PartitionProgress)| PartitionState {
+            name: partition.name.clone(),
+            position: partition.position,
+            identity: partition.identity,
+            finished: progress.finished,
+            max_time: progress.max_time,
+            idle: progress.idle,
+        };
+        self.partitions.iter().zip(progress).map(state).collect()
+    }
+
+    /// The report of a checkpoint that has finished, if there is one; with `wait`, waits for the one under way.
+    ///
+    /// # Errors
+    /// Why the checkpoint failed; the store refuses work from then on.
+    pub fn checkpoint_report(&mut self, wait: bool) -> Result<Option<CheckpointReport>> {
+        self.guarded(|store| store.writer.report(wait))
+    }
+
+    /// Makes a checkpoint and waits until it is durable and its output published.
+    ///
+    /// # Errors
+    /// As [`WindowStore::begin_checkpoint`] and [`WindowStore::checkpoint_report`].
+    pub fn checkpoint(&mut self, barrier: Barrier) -> Result<CheckpointReport> {
+        while self.checkpoint_report(true)?.is_some() {}
+        self.begin_checkpoint(barrier)?;
+        let report = self.checkpoint_report(true)?;
+        report.ok_or_else(|| Error::new(ErrorKind::Bug, "a checkpoint ended without a report"))
+    }
+}
+
+impl CheckpointJob {
+    /// Does it, on the writer thread. `written` is called as soon as all rows can be read from the database.
+    ///
+    /// The order is the protocol (`docs/CHECKPOINTS.md`): rows, links, manifest, rename, output, and only then the
+    /// horizon. A cut after any step leaves the checkpoint before, or this one, complete.
+    pub(super) fn run(self, db: &StateDb, written: impl FnOnce()) -> Result<CheckpointReport> {
+        let clock = Arc::clone(&self.clock);
+        let mut lap = clock.monotonic();
+        let mut split = || {
+            let now = clock.monotonic();
+            now.saturating_sub(std::mem::replace(&mut lap, now))
+        };
+        pass("spill.before")?;
+        let mut panes_written = 0;
+        for (operator, spilled) in &self.spilled {
+            panes_written += write_rows(db, *operator, spilled)?;
+        }
+        written();
+        pass("spill.after")?;
+        let spill = split();
+        let writer = self.directory.begin(self.epoch)?;
+        let linked = db.link_checkpoint(&writer.db_target(), self.epoch)?;
+        let link = split();
+        let draft = ManifestDraft {
+            partitions: self.partitions,
+            watermark: self.watermark,
+            horizon: db.horizon(),
+            operators: self.operators,
+            files: linked.files.into_iter().map(file_facts).collect(),
+            staged: self.staged,
+            counters: self.counters,
+        };
+        let files = draft.files.len();
+        let published = writer.publish(draft)?;
+        let publish = split();
+        if let Some(after_publish) = self.after_publish {
+            self.directory.check_owner()?;
+            after_publish(&published)?;
+        }
+        let output = split();
+        // Only now: the checkpoint that holds this watermark is durable, and what it closed is delivered.
+        pass("evict.before")?;
+        db.set_horizon(self.watermark);
+        let evicted = db.evict()?;
+        pass("evict.after")?;
+        let plan = self.directory.retention_plan(&Keep { last: self.retain, pinned: Default::default() })?;
+        let retired = plan.retire.len();
+        self.directory.retire(&plan)?;
+        Ok(CheckpointReport {
+            epoch: self.epoch,
+            watermark: self.watermark,
+            panes_written,
+            files,
+            new_bytes: published.new_bytes(),
+            shared_bytes: published.shared_bytes(),
+            pause: self.pause,
+            spill,
+            link,
+            publish,
+            output,
+            evicted,
+            retired,
+        })
+    }
+}
+
+fn file_facts(file: LinkedFile) -> FileFacts {
+    let LinkedFile { name, range, .. } = file;
+    match range {
+        Some(range) => FileFacts {
+            name,
+            family: Some(range.column_family),
+            smallest_key: range.smallest,
+            largest_key: range.largest,
+            entries: range.entries,
+        },
+        None => FileFacts { name, ..FileFacts::default() },
+    }
+}
+
+fn pass(point: &'static str) -> Result<()> {
+    fault::point(point).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("checkpoint step failed: step={point}")).with_source(error)
+    })
+}

@@ -1,0 +1,68 @@
+//! Panes that were moved out of memory, read back from the state database.
+
+use std::ops::Bound;
+
+use super::writer::Writer;
+use crate::aggregate::read_payload;
+use crate::codec::PaneKey;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::EventTime;
+use crate::operator::{Panes, RowBuffer, SpillKind, Spilled};
+use crate::state::{FamilyId, StateDb, Stored};
+
+/// The state database as operators see it, with everything they handed to the writer before.
+pub(super) struct StorePanes<'a> {
+    pub(super) db: &'a StateDb,
+    pub(super) writer: &'a mut Writer,
+}
+
+impl Panes for StorePanes<'_> {
+    type Error = Error;
+
+    fn load(&mut self, operator: usize, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<bool> {
+        self.writer.wait_until_written()?;
+        let Some(stored) = self.db.get(FamilyId(operator), PaneKey { end, key })? else { return Ok(false) };
+        decode(stored.get(), end, key, words)?;
+        Ok(true)
+    }
+
+    fn scan(
+        &mut self,
+        operator: usize,
+        end: EventTime,
+        after: Option<&[u8]>,
+        limit: usize,
+        rows: &mut RowBuffer,
+    ) -> Result<()> {
+        self.writer.wait_until_written()?;
+        let family = FamilyId(operator);
+        let mut scan = match after {
+            Some(key) => self.db.scan_after(family, PaneKey { end, key }, Bound::Included(end))?,
+            None => self.db.scan(family, end..=end)?,
+        };
+        let mut words = vec![0; rows.stride()];
+        for _ in 0..limit {
+            let Some((pane, stored)) = scan.next_pane()? else { break };
+            decode(stored, pane.end, pane.key, &mut words)?;
+            rows.push(pane.key, &words);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, operator: usize, end: EventTime, rows: RowBuffer) -> Result<()> {
+        self.writer.write(operator, Spilled { end, kind: SpillKind::Put, rows })
+    }
+}
+
+/// Reads a stored pane into `words`, or says which pane is damaged.
+pub(super) fn decode(stored: Stored<'_>, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<()> {
+    let damaged = |why: String| {
+        let key = String::from_utf8_lossy(key);
+        Error::new(ErrorKind::Damaged, format!("stored pane cannot be read: {why} key={key:?} window_end={end}"))
+            .with_remedy("run `floodmark inspect verify` on the checkpoints and restore one that holds")
+    };
+    match stored {
+        Stored::Pane(payload) => read_payload(payload, words).map_err(|error| damaged(error.to_string())),
+        Stored::Damaged(_) => Err(damaged("its parts could not be merged".to_owned())),
+    }
+}

@@ -1,0 +1,278 @@
+//! Opening a store: the newest checkpoint, checked against the definition, as a fresh working database with its
+//! open windows back in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::builder::{WindowStoreBuilder, family};
+use super::panes::decode;
+use super::writer::Writer;
+use super::{Partition, WindowStore};
+use crate::aggregate::STATE_VERSION;
+use crate::checkpoint::{
+    Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity, StateDirectory, VerifiedManifest,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::{EventTime, Watermark};
+use crate::operator::{Marks, OperatorSpec, PartitionProgress, RowBuffer, WatermarkTracker, WindowOperator};
+use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
+
+/// Share of the hot buffer that restored panes may fill; the rest is for what comes.
+const LOADED_SHARE: f64 = 0.75;
+
+/// A source partition as a checkpoint left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredPartition {
+    /// Its name.
+    pub name: String,
+    /// Where to read on.
+    pub position: Position,
+    /// How to know it again.
+    pub identity: SourceIdentity,
+    /// Read to its end.
+    pub finished: bool,
+    /// Latest event time seen in it.
+    pub max_time: Option<EventTime>,
+}
+
+/// What a store took up when it was opened.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// The permit to publish the output that the checkpoint staged, in case that was cut. Publish it before
+    /// anything else.
+    pub published: Published,
+    /// Epochs of newer checkpoints that were passed over by `restore_at`.
+    pub newer: Vec<u64>,
+    /// Panes that are back in memory.
+    pub panes_loaded: usize,
+    /// Windows whose panes stay in the state database.
+    pub windows_stored: usize,
+}
+
+impl Restored {
+    /// The manifest of the checkpoint.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        self.published.manifest()
+    }
+
+    /// The partitions, in the order of their indexes.
+    pub fn partitions(&self) -> impl Iterator<Item = RestoredPartition> + '_ {
+        self.manifest().partitions.iter().map(|partition| RestoredPartition {
+            name: partition.name.clone(),
+            position: partition.position,
+            identity: partition.identity,
+            finished: partition.finished,
+            max_time: partition.max_time,
+        })
+    }
+}
+
+/// What a checkpoint says of an operator: enough to refuse another shape, and to read its panes without the code.
+pub(super) fn operator_state(operator: &WindowOperator) -> OperatorState {
+    let spec = operator.spec();
+    let complete = operator.open_windows().all(|window| window.complete);
+    OperatorState {
+        name: spec.name.clone(),
+        family: family(spec).column_family(),
+        definition: definition(spec),
+        fingerprint: operator.layout().fingerprint(),
+        state_version: STATE_VERSION,
+        allowed_lateness: spec.allowed_lateness,
+        open_panes: complete.then(|| operator.resident_panes() as u64),
+    }
+}
+
+/// The definition as JSON with a fixed order of fields.
+fn definition(spec: &OperatorSpec) -> String {
+    // A struct of names, numbers and lists always serialises.
+    serde_json::to_string(spec).unwrap_or_default()
+}
+
+/// Opens the state directory, as the builder describes it.
+pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowStore> {
+    let directory = StateDirectory::open(path, &builder.name, Arc::clone(&builder.clock))?;
+    let choice = directory.newest_verified(builder.restore_at)?;
+    for damaged in &choice.damaged {
+        tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
+    }
+    let families: Vec<FamilySpec> = builder.windows.iter().map(family).collect();
+    let memory = StateMemory::new(builder.state_bytes());
+    let mut operators: Vec<WindowOperator> =
+        builder.windows.iter().enumerate().map(|(index, spec)| WindowOperator::new(index, spec.clone())).collect();
+    let mut tracker = WatermarkTracker::new(builder.delay, builder.idle_timeout);
+    let (db, restored) = match choice.chosen {
+        None => (StateDb::create(&directory.work_dir(), &families, &memory)?, None),
+        Some(verified) => {
+            check_shape(verified.manifest(), &operators)?;
+            let db = open_copy(&directory, &verified, &families, &memory)?;
+            let manifest = verified.manifest();
+            let progress = manifest.partitions.iter().map(progress_of);
+            tracker.restore(manifest.watermark, progress, builder.clock.monotonic());
+            let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
+            let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, manifest.watermark, hot_bytes)?;
+            let published = directory.permit(&verified)?;
+            (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
+        }
+    };
+    let known = restored.iter().flat_map(|restored| &restored.manifest().partitions);
+    let partitions = known.map(|partition| Partition {
+        name: partition.name.clone(),
+        position: partition.position,
+        identity: partition.identity,
+    });
+    let partitions = partitions.collect();
+    let db = Arc::new(db);
+    Ok(WindowStore {
+        writer: Writer::start(Arc::clone(&db))?,
+        directory,
+        db,
+        operators,
+        tracker,
+        partitions,
+        marks: Marks::default(),
+        hot_bytes_max: builder.hot_bytes(),
+        retain: builder.retain,
+        clock: builder.clock,
+        restored,
+        failed: false,
+    })
+}
+
+fn open_copy(
+    directory: &StateDirectory,
+    verified: &VerifiedManifest,
+    families: &[FamilySpec],
+    memory: &StateMemory,
+) -> Result<StateDb> {
+    let work = directory.materialise(verified)?;
+    let db = StateDb::open(&work, families, memory)?;
+    db.set_horizon(verified.manifest().horizon);
+    let (found, expected) = (db.epoch()?, verified.manifest().epoch);
+    if found != Some(expected) {
+        return Err(Error::new(
+            ErrorKind::Damaged,
+            format!("state database is not of its checkpoint: epoch={found:?} manifest_epoch={expected}"),
+        )
+        .with_remedy("restore another checkpoint by its number"));
+    }
+    Ok(db)
+}
+
+fn progress_of(partition: &PartitionState) -> PartitionProgress {
+    PartitionProgress { max_time: partition.max_time, idle: partition.idle, finished: partition.finished }
+}
+
+/// Refuses state that was made by another definition, showing both.
+fn check_shape(manifest: &Manifest, operators: &[WindowOperator]) -> Result<()> {
+    let stored: BTreeMap<&str, &OperatorState> =
+        manifest.operators.iter().map(|operator| (operator.name.as_str(), operator)).collect();
+    let asked: Vec<OperatorState> = operators.iter().map(operator_state).collect();
+    let mut differences = Vec::new();
+    for operator in &asked {
+        match stored.get(operator.name.as_str()) {
+            None => differences.push(format!("window {:?} is new", operator.name)),
+            Some(old) => differences.extend(difference(old, operator)),
+        }
+    }
+    let gone = stored.keys().filter(|name| asked.iter().all(|operator| operator.name != **name));
+    differences.extend(gone.map(|name| format!("window {name:?} is gone")));
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the state was made by another definition: epoch={} {}",
+        manifest.epoch,
+        differences.join("; ")
+    );
+    Err(Error::new(ErrorKind::Incompatible, message).with_remedy(
+        "change the definition back, or give the new one a state directory of its own; the old state stays as it is",
+    ))
+}
+
+fn difference(old: &OperatorState, new: &OperatorState) -> Option<String> {
+    let same = old.definition == new.definition
+        && old.fingerprint == new.fingerprint
+        && old.state_version == new.state_version;
+    if same {
+        return None;
+    }
+    Some(format!(
+        "window {:?} differs:\n  stored: {} (state version {})\n  asked:  {} (state version {})",
+        new.name, old.definition, old.state_version, new.definition, new.state_version
+    ))
+}
+
+/// Brings the panes of open windows back into memory, earliest window first, as long as they fit.
+fn load_windows(
+    db: &StateDb,
+    operators: &mut [WindowOperator],
+    watermark: Watermark,
+    hot_bytes_max: usize,
+) -> Result<(usize, usize)> {
+    let (mut loaded, mut stored) = (0, 0);
+    for index in 0..operators.len() {
+        let mut after = Bound::Unbounded;
+        loop {
+            let used: usize = operators.iter().map(WindowOperator::memory_bytes).sum();
+            let operator = &mut operators[index];
+            let room = match operator.needs_resident_panes() {
+                true => usize::MAX,
+                false => hot_bytes_max.saturating_sub(used),
+            };
+            let Some((end, rows)) = load_window(db, operator, after, watermark, room)? else { break };
+            after = Bound::Excluded(end);
+            match rows {
+                Loaded::Expired => {}
+                Loaded::Rows(rows) => {
+                    loaded += rows.len();
+                    operator.restore_window(end, watermark, Some(&rows));
+                }
+                Loaded::TooMany => {
+                    stored += 1;
+                    operator.restore_window(end, watermark, None);
+                }
+            }
+        }
+    }
+    Ok((loaded, stored))
+}
+
+enum Loaded {
+    Rows(RowBuffer),
+    TooMany,
+    Expired,
+}
+
+/// Reads the first window whose end lies beyond `after`.
+fn load_window(
+    db: &StateDb,
+    operator: &WindowOperator,
+    after: Bound<EventTime>,
+    watermark: Watermark,
+    room: usize,
+) -> Result<Option<(EventTime, Loaded)>> {
+    let spec = operator.spec();
+    let mut scan = db.scan(FamilyId(operator.index()), (after, Bound::Unbounded))?;
+    let mut words = vec![0; operator.stride()];
+    let mut rows = RowBuffer::new(operator.stride());
+    let mut window = None;
+    while let Some((pane, pane_value)) = scan.next_pane()? {
+        let end = *window.get_or_insert(pane.end);
+        if pane.end != end {
+            break;
+        }
+        if watermark.expired(end, spec.allowed_lateness) {
+            // Closed before the checkpoint; the horizon had not come so far yet.
+            return Ok(Some((end, Loaded::Expired)));
+        }
+        if rows.len() * operator.bytes_per_pane(pane.key.len()) > room {
+            return Ok(Some((end, Loaded::TooMany)));
+        }
+        decode(pane_value, end, pane.key, &mut words)?;
+        rows.push(pane.key, &words);
+    }
+    Ok(window.map(|end| (end, Loaded::Rows(rows))))
+}
