@@ -198,8 +198,9 @@ fn keys_of_an_unknown_shape_are_kept_and_counted() {
     bench.put(WritePath::Batch, FIRST, &[(1, b"k", 1), (90, b"k", 2)]);
     bench.db.set_horizon(horizon(50));
     bench.db.compact().unwrap();
+    // Two passes over the rows, the second without the one that was removed.
     let stats = bench.db.stats().unwrap();
-    assert_eq!(stats.filter, FilterCounts { rows_seen: 6, rows_removed: 1, rows_unknown_kept: 4 });
+    assert_eq!(stats.filter, FilterCounts { rows_seen: 6 + 5, rows_removed: 1, rows_unknown_kept: 4 + 4 });
     assert_eq!(bench.physical_rows(FIRST), 5);
     assert_eq!(bench.live(FIRST), [(90, b"k".to_vec(), 2)]);
 }
