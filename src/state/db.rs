@@ -215,7 +215,7 @@ impl StateDb {
 
     /// Rewrites every file of every family, and waits for it. For tests and repair; expect it to take long.
     ///
-    /// Panes made of operands alone lose expired ones only in the second call, which is how RocksDB works.
+    /// The last level is rewritten twice: results of a merge meet the filter only in the compaction after it.
     ///
     /// # Errors
     /// [`StateError::Background`] when a compaction failed, which RocksDB itself does not say.

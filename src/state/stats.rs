@@ -80,7 +80,7 @@ impl StateDb {
             stats.write_buffer_bytes += of(properties::CUR_SIZE_ALL_MEM_TABLES)?;
             stats.entries_estimate += of(properties::ESTIMATE_NUM_KEYS)?;
             stats.compaction_pending_bytes += of(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?;
-            let level0 = db.property_value_cf(handle, &properties::num_files_at_level(0)).map_err(what())?;
+            let level0 = db.property_value_cf(handle, properties::num_files_at_level(0)).map_err(what())?;
             let files = level0.and_then(|text| text.parse().ok()).unwrap_or(0);
             stats.level0_files_max = stats.level0_files_max.max(files);
         }

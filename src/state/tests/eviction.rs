@@ -198,8 +198,9 @@ fn keys_of_an_unknown_shape_are_kept_and_counted() {
     bench.put(WritePath::Batch, FIRST, &[(1, b"k", 1), (90, b"k", 2)]);
     bench.db.set_horizon(horizon(50));
     bench.db.compact().unwrap();
+    // Two passes over the rows, the second without the one that was removed.
     let stats = bench.db.stats().unwrap();
-    assert_eq!(stats.filter, FilterCounts { rows_seen: 6, rows_removed: 1, rows_unknown_kept: 4 });
+    assert_eq!(stats.filter, FilterCounts { rows_seen: 6 + 5, rows_removed: 1, rows_unknown_kept: 4 + 4 });
     assert_eq!(bench.physical_rows(FIRST), 5);
     assert_eq!(bench.live(FIRST), [(90, b"k".to_vec(), 2)]);
 }
@@ -234,7 +235,6 @@ fn scans_keep_to_their_bounds_and_go_on_after_a_pane() {
     assert_eq!(values(bench.db.scan(FIRST, ..=at(1)).unwrap()), [1, 2]);
     assert_eq!(values(bench.db.scan(FIRST, at(2)..at(3)).unwrap()), [3, 4]);
     assert_eq!(values(bench.db.scan(FIRST, at(3)..).unwrap()), [5]);
-    #[expect(clippy::reversed_empty_ranges, reason = "an empty range is the case at hand")]
     let reversed = bench.db.scan(FIRST, at(3)..at(1)).unwrap();
     assert_eq!(values(reversed), []);
     let after = |end, key, to| values(bench.db.scan_after(FIRST, pane(end, key), to).unwrap());
