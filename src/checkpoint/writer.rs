@@ -213,6 +213,7 @@ impl CheckpointWriter {
 
     /// Lists the files of the database, syncing and checksumming those that the parent does not share.
     fn take_inventory(&self, facts: &[FileFacts]) -> Result<(Vec<FileEntry>, u64), CheckpointError> {
+        self.refuse_strays()?;
         let database = self.db_target();
         let mut facts: BTreeMap<&str, &FileFacts> =
             facts.iter().map(|fact| (fact.name.as_str(), fact)).collect();
@@ -234,6 +235,18 @@ impl CheckpointWriter {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         self.shared.sync_dir("sync the linked files", &database)?;
         Ok((files, shared_bytes))
+    }
+
+    /// Beside the database there is nothing, such as a half-made one under another name.
+    fn refuse_strays(&self) -> Result<(), CheckpointError> {
+        let list_failed = || CheckpointError::io("list the checkpoint", &self.dir);
+        for entry in layout::entries(&self.dir).map_err(list_failed())? {
+            let (name, kind) = entry.map_err(list_failed())?;
+            if name != layout::DATABASE || !kind.is_dir() {
+                return Err(self.draft(format!("a stray entry beside the database, name={name:?}")));
+            }
+        }
+        Ok(())
     }
 
     fn describe(

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::checkpoint::durable::{Copied, DiskFs, DurableFs};
 use crate::checkpoint::lineage::Lineage;
@@ -20,12 +21,13 @@ use crate::clock::ManualClock;
 
 pub(super) const LINEAGE: LineageId = LineageId([0x5a; 16]);
 
-/// The machine's disk without the waiting: syncs are left out. May refuse hard links, or let another process take the
-/// directory over at the very moment of the rename that publishes.
+/// The machine's disk without the waiting: syncs are left out. May refuse hard links, be full, or let another process
+/// take the directory over at the very moment of the rename that publishes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HastyFs {
     pub(super) refuse_links: bool,
     pub(super) take_over_at_publish: bool,
+    pub(super) full: Option<&'static AtomicBool>,
 }
 
 impl DurableFs for HastyFs {
@@ -33,6 +35,9 @@ impl DurableFs for HastyFs {
         DiskFs.create_dir(path)
     }
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.full.is_some_and(|full| full.load(Ordering::SeqCst)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         DiskFs.write_new(path, bytes)
     }
     fn copy_new(&self, from: &Path, to: &Path) -> io::Result<Copied> {

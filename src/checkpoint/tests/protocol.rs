@@ -4,11 +4,13 @@ use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
 use super::{HastyFs, LINEAGE, checkpoint, draft, environment, fill, made, open, overwrite, rename};
 use crate::checkpoint::{CheckpointError, FileFacts, Keep, StateDirectory, list, verify};
+use crate::error::{Error, ErrorKind};
 
 fn keep(last: u32) -> Keep {
     Keep { last: NonZeroU32::new(last).unwrap(), pinned: Default::default() }
@@ -177,8 +179,34 @@ fn a_draft_that_does_not_fit_its_files_publishes_nothing() {
     attempt(&|db, _| std::fs::create_dir(db.join("sub")).unwrap());
     attempt(&|db, _| overwrite(&db.join("a name"), b"x"));
     attempt(&|db, _| std::os::unix::fs::symlink("/etc/passwd", db.join("link")).unwrap());
+    attempt(&|db, _| std::fs::create_dir(db.with_extension("tmp")).unwrap());
     assert!(epochs(state.path()).is_empty());
     checkpoint(&state).unwrap();
+}
+
+#[test]
+fn a_full_disk_fails_the_epoch_cleanly_and_the_next_attempt_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), 1);
+    let full: &'static AtomicBool = Box::leak(Box::default());
+    let fs = HastyFs { full: Some(full), ..HastyFs::default() };
+    let state = StateDirectory::open_in(&path, "flights", environment(Arc::new(fs))).unwrap();
+    let writer = state.begin(2).unwrap();
+    fill(&HastyFs::default(), &writer, None).unwrap();
+    full.store(true, Ordering::SeqCst);
+    let error = Error::from(writer.publish(draft(2)).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error.to_string().contains("write the manifest") && error.remedy().unwrap().contains("free space")
+    );
+    assert_eq!(
+        std::fs::read_dir(state.checkpoints()).unwrap().count(),
+        1,
+        "the attempt gives its space back"
+    );
+    assert!(state.newest_verified(None).is_ok());
+    full.store(false, Ordering::SeqCst);
+    assert_eq!(checkpoint(&state).unwrap().epoch(), 2);
 }
 
 #[test]
