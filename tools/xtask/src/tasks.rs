@@ -109,7 +109,7 @@ fn lints(steps: &mut Steps) -> Result<(), Failure> {
 
 fn documentation(steps: &mut Steps) -> Result<(), Failure> {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-    let args = [&["doc", "--workspace", "--no-deps"], FEATURES.as_slice()].concat();
+    let args = [&["doc", "--workspace", "--lib", "--no-deps"], FEATURES.as_slice()].concat();
     command.args(&args).env("RUSTDOCFLAGS", "-D warnings");
     steps.run("documentation", &format!("cargo {}", args.join(" ")), command)
 }
