@@ -26,6 +26,12 @@ pub(crate) fn ready() -> Result<Native, Failure> {
         return Ok(native);
     }
     eprintln!("{}", report(&native));
+    if native.is_misset() {
+        eprintln!(
+            "Correct the variable, or unset it to let the usual places be searched; then repeat the command."
+        );
+        return Err(Failure::Incomplete);
+    }
     let Some(commands) = platform::unattended() else {
         eprintln!("{}", advice());
         return Err(Failure::Incomplete);
@@ -55,6 +61,7 @@ fn report(native: &Native) -> String {
     let line = |what: &str, finding: &Finding| match finding {
         Finding::Found(which) => format!("  {what:13} ok       {which}"),
         Finding::Missing(why) => format!("  {what:13} MISSING  {why}"),
+        Finding::Misset(why) => format!("  {what:13} WRONG    {why}"),
     };
     [line("C++ compiler", &native.compiler), line("libclang", &native.libclang)].join("\n")
 }

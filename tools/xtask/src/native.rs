@@ -19,8 +19,10 @@ const PROBE: &str =
 pub(crate) enum Finding {
     /// Works; the text says which.
     Found(String),
-    /// Does not; the text says why.
+    /// Not there, or too old; the text says why.
     Missing(String),
+    /// A variable names something that does not work; no installation helps, only the reader can mend it.
+    Misset(String),
 }
 
 /// The native side of this machine.
@@ -44,7 +46,16 @@ impl Native {
 
     /// Whether a build can start.
     pub(crate) fn is_complete(&self) -> bool {
-        [&self.compiler, &self.libclang].into_iter().all(|finding| matches!(finding, Finding::Found(_)))
+        self.findings().all(|finding| matches!(finding, Finding::Found(_)))
+    }
+
+    /// Whether a variable of the reader's is in the way.
+    pub(crate) fn is_misset(&self) -> bool {
+        self.findings().any(|finding| matches!(finding, Finding::Misset(_)))
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        [&self.compiler, &self.libclang].into_iter()
     }
 }
 
@@ -52,7 +63,7 @@ fn find_compiler(env: &mut Vec<(&'static str, String)>) -> Finding {
     if let Ok(chosen) = env::var("CXX") {
         return match try_compiler(&chosen) {
             Ok(()) => Finding::Found(format!("{chosen} (from CXX)")),
-            Err(reason) => Finding::Missing(format!("CXX={chosen} does not work: {reason}")),
+            Err(reason) => Finding::Misset(format!("CXX={chosen} does not work: {reason}")),
         };
     }
     let mut last = "none of c++, g++, clang++ is on the path".to_owned();
@@ -99,7 +110,7 @@ fn find_libclang(env: &mut Vec<(&'static str, String)>) -> Finding {
         let chosen = PathBuf::from(chosen);
         return match library_in(&chosen).or_else(|| chosen.is_file().then(|| chosen.clone())) {
             Some(library) => Finding::Found(format!("{} (from LIBCLANG_PATH)", library.display())),
-            None => Finding::Missing(format!("LIBCLANG_PATH={} holds no libclang", chosen.display())),
+            None => Finding::Misset(format!("LIBCLANG_PATH={} holds no libclang", chosen.display())),
         };
     }
     if let Some(library) = searched_by_the_build().iter().find_map(|dir| library_in(dir)) {
