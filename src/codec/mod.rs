@@ -7,4 +7,7 @@ mod envelope;
 mod key;
 
 pub use envelope::{DecodeError, decode, encode};
-pub use key::{KeyWriter, PaneKey, PaneKeyBuf, key_components, order_preserving_time, time_from_ordered};
+pub use key::{
+    KeyWriter, PaneKey, PaneKeyBuf, int_component, int_from_component, key_components, order_preserving_time,
+    split_component, time_from_ordered,
+};
