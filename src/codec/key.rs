@@ -87,18 +87,6 @@ pub fn split_component<'a>(key: &'a [u8], part: &mut Vec<u8>) -> Option<&'a [u8]
     }
 }
 
-/// The component that stands for an integer: eight bytes that sort as signed integers do.
-#[must_use]
-pub const fn int_component(value: i64) -> [u8; 8] {
-    order_preserving_time(EventTime::from_millis(value))
-}
-
-/// Undoes [`int_component`], or `None` when there are not exactly eight bytes.
-#[must_use]
-pub fn int_from_component(bytes: &[u8]) -> Option<i64> {
-    bytes.try_into().ok().map(|bytes| time_from_ordered(bytes).as_millis())
-}
-
 /// The key of an aligned pane: window end in eight order-preserving bytes, then the user key as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaneKey<'a> {

@@ -8,6 +8,5 @@ mod key;
 
 pub use envelope::{DecodeError, decode, encode};
 pub use key::{
-    KeyWriter, PaneKey, PaneKeyBuf, int_component, int_from_component, key_components, order_preserving_time,
-    split_component, time_from_ordered,
+    KeyWriter, PaneKey, PaneKeyBuf, key_components, order_preserving_time, split_component, time_from_ordered,
 };

@@ -22,7 +22,7 @@ pub enum KeyKind {
     /// As text.
     #[default]
     Text,
-    /// As a number.
+    /// As a number; its bytes are its decimal digits, which the source has checked.
     Int,
 }
 
@@ -94,7 +94,7 @@ impl KeyField {
     fn read<'a>(&self, bytes: &'a [u8]) -> Option<Component<'a>> {
         match self.kind {
             KeyKind::Text => Some(Component::Text(bytes)),
-            KeyKind::Int => codec::int_from_component(bytes).map(Component::Int),
+            KeyKind::Int => std::str::from_utf8(bytes).ok()?.parse().ok().map(Component::Int),
         }
     }
 }
