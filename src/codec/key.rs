@@ -60,25 +60,31 @@ pub fn key_components(key: &[u8], components: usize) -> Option<Vec<Vec<u8>>> {
     let mut rest = key;
     for _ in 1..components {
         let mut part = Vec::new();
-        loop {
-            let (&byte, after) = rest.split_first()?;
-            rest = after;
-            if byte != 0 {
-                part.push(byte);
-                continue;
-            }
-            let (&mark, after) = rest.split_first()?;
-            rest = after;
-            match [byte, mark] {
-                TERMINATOR => break,
-                ESCAPED_ZERO => part.push(0),
-                _ => return None,
-            }
-        }
+        rest = split_component(rest, &mut part)?;
         parts.push(part);
     }
     parts.push(rest.to_vec());
     Some(parts)
+}
+
+/// Appends the first component of `key` to `part` and returns the bytes after it, or `None` when it has no end.
+///
+/// For all components but the last, which is what is left in the end. For readers of many keys, who reuse `part`.
+#[must_use]
+pub fn split_component<'a>(key: &'a [u8], part: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let mut rest = key;
+    loop {
+        let zero = memchr::memchr(0, rest)?;
+        let (plain, marked) = rest.split_at_checked(zero)?;
+        part.extend_from_slice(plain);
+        let (mark, after) = marked.split_first_chunk::<2>()?;
+        rest = after;
+        match *mark {
+            TERMINATOR => return Some(rest),
+            ESCAPED_ZERO => part.push(0),
+            _ => return None,
+        }
+    }
 }
 
 /// The key of an aligned pane: window end in eight order-preserving bytes, then the user key as it is.

@@ -7,4 +7,6 @@ mod envelope;
 mod key;
 
 pub use envelope::{DecodeError, decode, encode};
-pub use key::{KeyWriter, PaneKey, PaneKeyBuf, key_components, order_preserving_time, time_from_ordered};
+pub use key::{
+    KeyWriter, PaneKey, PaneKeyBuf, key_components, order_preserving_time, split_component, time_from_ordered,
+};

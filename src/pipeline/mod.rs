@@ -1,1 +1,4 @@
-//! Placeholder while the layer is written.
+//! Sources, sinks and the tasks between them. The only layer that knows files of input and output.
+
+pub mod generate;
+pub mod sink;

@@ -1,0 +1,392 @@
+//! The publishing half of an output: staged files become parts, once, and a restart puts the directory in order.
+//!
+//! It knows names, sums and epochs, and takes the caller's word, through a permit, that a checkpoint is durable.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::PublishPermit;
+use super::durable;
+use super::error::SinkError;
+use super::names::{self, StagingName};
+use super::staged::{SinkContext, StagedFile};
+use super::writer::Place;
+use crate::codec;
+use crate::error::Result;
+
+const OWNER_MAGIC: [u8; 8] = *b"FLOODOWN";
+const OWNER_VERSION: u32 = 1;
+
+/// No owner file is larger: two numbers and two short names.
+const OWNER_BYTES_MAX: u64 = 64 * 1024;
+
+/// What to do with parts that the restored checkpoint does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AheadPolicy {
+    /// Refuse, and say which.
+    #[default]
+    Refuse,
+    /// Move them to a hidden folder of the output directory. Readers that took them will see those results again.
+    SetAside,
+}
+
+/// What the restored checkpoint says about the outputs; [`Restored::NOTHING`] for a new state.
+#[derive(Clone, Copy, Debug)]
+pub struct Restored<'a> {
+    /// Every staged file that its manifest names; those of other sinks are passed over.
+    pub staged: &'a [StagedFile],
+    /// Its epoch, 0 when there is no checkpoint yet.
+    pub last_epoch: u64,
+    /// What happens to parts of later epochs.
+    pub ahead: AheadPolicy,
+}
+
+impl Restored<'_> {
+    /// A start without a checkpoint.
+    pub const NOTHING: Self = Self { staged: &[], last_epoch: 0, ahead: AheadPolicy::Refuse };
+}
+
+/// What recovery did, by file name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoverReport {
+    /// Parts that the crash had kept from being published, and now are.
+    pub published: Vec<String>,
+    /// Staged files of failed epochs that were removed; their rows will be written again.
+    pub swept: Vec<String>,
+    /// Parts moved to the hidden folder.
+    pub set_aside: Vec<String>,
+    /// Staging files of other lineages, left alone.
+    pub foreign: Vec<String>,
+}
+
+/// Contents of the owner file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Owner {
+    sink: String,
+    lineage: [u8; 16],
+    generation: u64,
+    // Every staged file up to this epoch was published, even if a reader has taken the part away since.
+    published_epoch: u64,
+}
+
+/// Publishes staged files, each once.
+#[derive(Debug)]
+pub struct Publisher {
+    place: Place,
+    owner: Owner,
+    // Holds the directory for as long as the publisher lives.
+    _lock: File,
+}
+
+impl Publisher {
+    /// Name of the output.
+    #[must_use]
+    pub fn sink(&self) -> &str {
+        &self.place.sink
+    }
+
+    /// Makes a staged file visible as a part. Doing it again is fine and does nothing.
+    ///
+    /// Publish the handles of a manifest in order of epoch, after that manifest is durable.
+    ///
+    /// # Errors
+    /// When the disk is in the way, when the staged file is damaged or missing, or when another part has its name.
+    pub fn publish(&mut self, staged: &StagedFile, permit: &dyn PublishPermit) -> Result<()> {
+        if staged.sink != self.place.sink || staged.epoch > permit.epoch() {
+            let what = format!(
+                "staged output is published without its checkpoint: of={} epoch={} permitted={}",
+                staged.sink,
+                staged.epoch,
+                permit.epoch()
+            );
+            return Err(SinkError::Protocol { sink: self.place.sink.clone(), what }.into());
+        }
+        durable::fault("sink.publish.before", &self.place.directory)?;
+        self.settle(staged)?;
+        durable::fault("sink.publish.after", &self.place.directory)?;
+        Ok(())
+    }
+
+    /// Cut before the rename: the staged file is whole. Cut after it: the part is whole, and the owner file one epoch
+    /// behind, which the next `settle` of the same handle mends. Returns whether the part is new.
+    fn settle(&mut self, staged: &StagedFile) -> Result<bool, SinkError> {
+        let (from, to) =
+            (self.place.staging().join(&staged.staged_name), self.place.directory.join(&staged.final_name));
+        let new = match Sum::of(&to)? {
+            Some(sum) if sum.is_of(staged) => {
+                durable::remove(&from)?;
+                false
+            }
+            Some(_) => return Err(SinkError::Conflict { path: to }),
+            None => match Sum::of(&from)? {
+                Some(sum) if sum.is_of(staged) => {
+                    durable::rename(&from, &to)?;
+                    true
+                }
+                Some(Sum { bytes, crc32 }) => {
+                    return Err(SinkError::Damaged {
+                        path: from,
+                        bytes,
+                        expected_bytes: staged.bytes,
+                        crc32,
+                        expected_crc32: staged.crc32,
+                    });
+                }
+                // Published before, and taken away by a reader.
+                None if staged.epoch <= self.owner.published_epoch => return Ok(false),
+                None => return Err(SinkError::Missing { path: from, epoch: staged.epoch }),
+            },
+        };
+        durable::sync_directory(&self.place.directory)?;
+        if staged.epoch > self.owner.published_epoch {
+            self.owner.published_epoch = staged.epoch;
+            self.owner.save(&self.place)?;
+        }
+        Ok(new)
+    }
+}
+
+impl Owner {
+    fn load(place: &Place) -> Result<Option<Self>, SinkError> {
+        let path = place.staging().join(names::OWNER);
+        let mut bytes = Vec::new();
+        match File::open(&path).and_then(|file| file.take(OWNER_BYTES_MAX).read_to_end(&mut bytes)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(SinkError::io("read owner file", path)(error)),
+            Ok(_) => {}
+        }
+        let what = || format!("owner file of an output: path={}", path.display());
+        codec::decode(OWNER_MAGIC, OWNER_VERSION, &bytes)
+            .map(Some)
+            .map_err(|source| SinkError::Decode { what: what(), source })
+    }
+
+    fn save(&self, place: &Place) -> Result<(), SinkError> {
+        let staging = place.staging();
+        let bytes = codec::encode(OWNER_MAGIC, OWNER_VERSION, self)
+            .map_err(|source| SinkError::Decode { what: "owner file of an output".to_owned(), source })?;
+        durable::replace(&staging.join(names::OWNER), &staging.join("OWNER.tmp"), &bytes)
+    }
+}
+
+/// Puts an output directory in order after a restart and takes hold of it; `header` is the part of epoch 0.
+///
+/// The order makes each cut repeatable: refuse first, then set aside, then own, publish, and sweep last.
+pub(super) fn recover(
+    place: &Place,
+    context: SinkContext,
+    header: Option<&[u8]>,
+    restored: Restored<'_>,
+) -> Result<(Publisher, RecoverReport), SinkError> {
+    durable::create_directory(&place.directory)?;
+    durable::create_directory(&place.staging())?;
+    let lock = lock(&place.staging())?;
+    let found = Found::read(place, context)?;
+    let mut report = RecoverReport::default();
+
+    let leaving = found.leaving(place, header, restored)?;
+    set_aside(place, context, &leaving, &mut report)?;
+    let published_epoch = found.published_epoch(context).min(restored.last_epoch);
+    let owner = Owner {
+        sink: place.sink.clone(),
+        lineage: context.lineage,
+        generation: context.generation,
+        published_epoch,
+    };
+    if found.owner.as_ref() != Some(&owner) {
+        owner.save(place)?;
+    }
+    let mut publisher = Publisher { place: place.clone(), owner, _lock: lock };
+    if let Some(header) = header {
+        publish_header(place, header)?;
+    }
+    let mut due: Vec<_> = restored.staged.iter().filter(|staged| staged.sink == place.sink).collect();
+    due.sort_by_key(|staged| staged.epoch);
+    for staged in due {
+        if publisher.settle(staged)? {
+            report.published.push(staged.final_name.clone());
+        }
+    }
+    sweep(place, context, &mut report)?;
+    Ok((publisher, report))
+}
+
+fn lock(staging: &Path) -> Result<File, SinkError> {
+    let path = staging.join(names::LOCK);
+    let options = fs::OpenOptions::new().write(true).create(true).truncate(false).to_owned();
+    let file = options.open(&path).map_err(SinkError::io("open lock file", &path))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(SinkError::Locked { path: staging.parent().unwrap_or(staging).to_owned() })
+        }
+        Err(errno) => Err(SinkError::io("lock output directory", path)(errno.into())),
+    }
+}
+
+/// The directory as it was found.
+#[derive(Debug)]
+struct Found {
+    parts: Vec<(u64, String)>,
+    owner: Option<Owner>,
+    ours: bool,
+}
+
+impl Found {
+    fn read(place: &Place, context: SinkContext) -> Result<Self, SinkError> {
+        let owner = Owner::load(place)?;
+        let ours = owner.as_ref().is_none_or(|owner| owner.lineage == context.lineage);
+        let staged = list(&place.staging())?.into_iter().filter_map(|name| StagingName::parse(&name));
+        let staged = staged.filter(|name| name.is_of(context.lineage)).map(|name| name.generation);
+        let owned = owner.iter().filter(|_| ours).map(|owner| owner.generation);
+        if let Some(newer) = staged.chain(owned).max().filter(|&newer| newer > context.generation) {
+            let path = place.directory.clone();
+            return Err(SinkError::Fenced { path, ours: context.generation, newer });
+        }
+        let parts = list(&place.directory)?;
+        let mut parts: Vec<_> =
+            parts.into_iter().filter_map(|name| Some((names::part_epoch(&name)?, name))).collect();
+        parts.sort();
+        Ok(Self { parts, owner, ours })
+    }
+
+    /// The last epoch of ours that is known to be published, by the owner file and by the parts.
+    fn published_epoch(&self, context: SinkContext) -> u64 {
+        let owned = self.owner.iter().filter(|owner| owner.lineage == context.lineage);
+        let parts = self.parts.iter().filter(|_| self.ours).map(|&(epoch, _)| epoch);
+        owned.map(|owner| owner.published_epoch).chain(parts).max().unwrap_or(0)
+    }
+
+    /// The parts that have to go before this run may own the directory, or why it may not.
+    fn leaving(
+        &self,
+        place: &Place,
+        header: Option<&[u8]>,
+        restored: Restored<'_>,
+    ) -> Result<Vec<String>, SinkError> {
+        let Restored { last_epoch, ahead, .. } = restored;
+        let refuse = ahead == AheadPolicy::Refuse;
+        let path = || place.directory.clone();
+        if !self.ours {
+            if refuse && !self.parts.is_empty() {
+                return Err(SinkError::Foreign { path: path(), parts: self.parts.len() });
+            }
+            return Ok(self.parts.iter().map(|(_, name)| name.clone()).collect());
+        }
+        let owned = self.owner.as_ref().map_or(0, |owner| owner.published_epoch);
+        let published = self.parts.last().map_or(0, |&(epoch, _)| epoch).max(owned);
+        if refuse && published > last_epoch {
+            return Err(SinkError::Ahead { path: path(), published, last_epoch });
+        }
+        let mut leaving: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|&&(epoch, _)| epoch > last_epoch)
+            .map(|(_, name)| name.clone())
+            .collect();
+        let old_look = |&&(epoch, ref name): &&(u64, String)| match header {
+            Some(header) if epoch == 0 => !holds(&place.directory.join(name), header),
+            _ => epoch == 0 || *name != names::part(epoch, place.extension),
+        };
+        for (_, name) in self.parts.iter().filter(|&&(epoch, _)| epoch <= last_epoch).filter(old_look) {
+            if refuse {
+                return Err(SinkError::Look { path: place.directory.join(name) });
+            }
+            leaving.push(name.clone());
+        }
+        Ok(leaving)
+    }
+}
+
+fn set_aside(
+    place: &Place,
+    context: SinkContext,
+    leaving: &[String],
+    report: &mut RecoverReport,
+) -> Result<(), SinkError> {
+    if leaving.is_empty() {
+        return Ok(());
+    }
+    let aside = place.directory.join(names::set_aside(context.lineage, context.generation));
+    durable::create_directory(&aside)?;
+    for name in leaving {
+        durable::rename(&place.directory.join(name), &aside.join(name))?;
+        report.set_aside.push(name.clone());
+    }
+    durable::sync_directory(&aside)?;
+    durable::sync_directory(&place.directory)
+}
+
+fn publish_header(place: &Place, header: &[u8]) -> Result<(), SinkError> {
+    let path = place.directory.join(names::part(0, place.extension));
+    if holds(&path, header) {
+        return Ok(());
+    }
+    durable::replace(&path, &place.staging().join("HEADER.tmp"), header)
+}
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let same_length = fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64);
+    same_length && fs::read(path).is_ok_and(|found| found == bytes)
+}
+
+/// Removes what earlier runs of this lineage staged and no manifest kept. Nothing else is ours to remove.
+fn sweep(place: &Place, context: SinkContext, report: &mut RecoverReport) -> Result<(), SinkError> {
+    let staging = place.staging();
+    for name in list(&staging)? {
+        match StagingName::parse(&name) {
+            Some(parsed) if parsed.is_of(context.lineage) => {
+                durable::remove(&staging.join(&name))?;
+                report.swept.push(name);
+            }
+            Some(_) => report.foreign.push(name),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Names in a directory, sorted; names that are not UTF-8 are not ours.
+fn list(directory: &Path) -> Result<Vec<String>, SinkError> {
+    let entries = fs::read_dir(directory).map_err(SinkError::io("list output directory", directory))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(SinkError::io("list output directory", directory))?;
+        names.extend(entry.file_name().into_string());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Size and checksum of a file.
+struct Sum {
+    bytes: u64,
+    crc32: u32,
+}
+
+impl Sum {
+    fn of(path: &Path) -> Result<Option<Self>, SinkError> {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(SinkError::io("read output file", path))?,
+        };
+        let (mut crc, mut bytes) = (crc32fast::Hasher::new(), 0);
+        let mut chunk = vec![0; 256 * 1024];
+        loop {
+            match file.read(&mut chunk).map_err(SinkError::io("read output file", path))? {
+                0 => return Ok(Some(Self { bytes, crc32: crc.finalize() })),
+                read => {
+                    crc.update(&chunk[..read]);
+                    bytes += read as u64;
+                }
+            }
+        }
+    }
+
+    fn is_of(&self, staged: &StagedFile) -> bool {
+        self.bytes == staged.bytes && self.crc32 == staged.crc32
+    }
+}
