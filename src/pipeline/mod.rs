@@ -1,1 +1,4 @@
-//! Placeholder while the layer is written.
+//! From files to files: the pipeline file, sources, and what joins them to the store.
+
+pub mod config;
+pub mod source;
