@@ -175,7 +175,7 @@ impl<'a> BlockParser<'a> {
 
     fn push(&mut self, at: usize, end: usize) {
         match self.rows.push(self.text, &mut self.block.batch) {
-            Outcome::Event(_) => {
+            Outcome::Event => {
                 self.block.batch.records.push(self.line);
                 // Blocks stay far below 4 GiB.
                 let place = |offset| u32::try_from(offset).unwrap_or(u32::MAX);

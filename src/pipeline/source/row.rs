@@ -18,7 +18,7 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// An event was added to the batch.
-    Event(i64),
+    Event,
     /// A filter said no.
     Filtered,
     /// It cannot become an event.
@@ -97,7 +97,7 @@ impl RowReader {
         match self.try_push(text, batch) {
             Ok(time) => {
                 batch.times.push(time);
-                Outcome::Event(time)
+                Outcome::Event
             }
             Err(refusal) => {
                 batch.values.iter_mut().for_each(|column| column.truncate(events));

@@ -165,11 +165,11 @@ fn csv_cells_follow_the_same_rules() {
     let expected = [
         "in.csv:2 5 \"a\" 1,0.5,1 <a,5,1,0.5,x>",
         "in.csv:4 6 \"b\\nb\" null,null,null <\"b\nb\",6,,,>",
-        "in.csv:6 wrong_type v @51 <c,7,NA,,>",
+        "in.csv:6 wrong_type v @44 <c,7,NA,,>",
         "in.csv:7 8 \"\" 1,null,null <,8,1,,>",
-        "in.csv:8 null_timestamp ts @70 <d,,1,,>",
-        "in.csv:9 broken_record - @78 <e,9,1>",
-        "in.csv:10 not_an_integer v @85 <f,10,2.5,,>",
+        "in.csv:8 null_timestamp ts @62 <d,,1,,>",
+        "in.csv:9 broken_record - @70 <e,9,1>",
+        "in.csv:10 not_an_integer v @77 <f,10,2.5,,>",
     ];
     assert_eq!(found, expected);
 }
@@ -256,13 +256,7 @@ fn a_compressed_file_cut_short_gives_what_it_has_and_then_an_error_with_the_plac
         put(directory.path(), name, &bytes);
         let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
         let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
-        let resumed = open_at(&config, &resume, limits);
-        let resumed = match resumed {
-            // The head itself was cut, so the file is not recognised: that too is an answer.
-            Err(error) if bytes.len() * 3 / 4 < 65_536 => panic!("a longer file begins the same: {error}"),
-            other => other.unwrap(),
-        };
-        let mut resumed = resumed;
+        let mut resumed = open_at(&config, &resume, limits).unwrap();
         assert_eq!(events + read_all(&mut resumed).unwrap().len(), 20_000);
     }
 }
