@@ -16,7 +16,7 @@ use floodmark::pipeline::source::{FileSource, ParsePlan};
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const LINES: u64 = 3_000_000;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 #[derive(serde::Deserialize)]
 struct Simple<'a> {

@@ -398,6 +398,8 @@ mod tests {
         fn lines_are_accepted_exactly_when_serde_json_accepts_them(line in near_json()) {
             let theirs = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&line);
             let ours = scanned(&line, &["a"]);
+            // The one difference: a number beyond double precision is no matter of grammar here.
+            prop_assume!(!theirs.as_ref().is_err_and(|error| error.to_string().contains("out of range")));
             prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?}", ours, theirs);
             if let (Ok(ours), Ok(theirs)) = (ours, theirs) {
                 match &theirs["a"] {
