@@ -59,6 +59,12 @@ impl KeyColumn {
         self.bytes.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
+    /// Drops every key from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.abandon_key();
+    }
+
     /// Forgets all keys and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

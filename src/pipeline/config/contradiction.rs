@@ -1,0 +1,93 @@
+//! Settings that are fine alone and wrong together: directories that coincide, names and types that clash.
+//!
+//! Remembers where each claim was made, so that a refusal names both places.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::origin::Origin;
+use super::reader::Item;
+use super::source::SourceConfig;
+use super::window::InputType;
+use crate::error::Result;
+
+/// What was claimed so far, and where.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    origin: &'a Origin<'a>,
+    directories: Vec<Directory>,
+    field_types: HashMap<String, (InputType, String)>,
+}
+
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    what: String,
+    span: Range<usize>,
+    is_state: bool,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(origin: &'a Origin<'a>) -> Self {
+        Self { origin, directories: Vec::new(), field_types: HashMap::new() }
+    }
+
+    /// Notes that `what` will own the directory at `path`. The first one noted is the state directory.
+    pub(super) fn add_directory(&mut self, item: &Item<'_>, what: &str, path: &Path) {
+        let is_state = self.directories.is_empty();
+        self.directories.push(Directory {
+            path: path.to_owned(),
+            what: what.to_owned(),
+            span: item.span.clone(),
+            is_state,
+        });
+    }
+
+    /// Refuses directories with two owners, outputs inside the state directory, and input from an own output.
+    pub(super) fn check_directories(&self, source: &SourceConfig) -> Result<()> {
+        for (index, later) in self.directories.iter().enumerate() {
+            for earlier in &self.directories[..index] {
+                let nested = later.path.starts_with(&earlier.path) || earlier.path.starts_with(&later.path);
+                let clash = if earlier.is_state { nested } else { later.path == earlier.path };
+                if clash {
+                    let place = self.origin.place(earlier.span.start);
+                    let message =
+                        format!("{} shares its directory with {} at {place}", later.what, earlier.what);
+                    return Err(self.origin.error(&later.span, message, "Give each a directory of its own."));
+                }
+            }
+            for pattern in source.patterns.iter().filter(|pattern| pattern.as_os_str() != "-") {
+                if literal_directory(pattern).starts_with(&later.path) {
+                    let message =
+                        format!("{} is where the source at {} reads from", later.what, source.declared_at);
+                    return Err(self.origin.error(
+                        &later.span,
+                        message,
+                        "Write to a directory that is not read.",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that aggregates read `field` as `input`; one field has one type in a pipeline.
+    pub(super) fn add_field_type(&mut self, item: &Item<'_>, field: &str, input: InputType) -> Result<()> {
+        let (known, place) =
+            self.field_types.entry(field.to_owned()).or_insert_with(|| (input, item.place())).clone();
+        if known == input {
+            return Ok(());
+        }
+        let message =
+            format!("field `{field}` is read as {} here and as {} at {place}", input.name(), known.name());
+        Err(item.error(message, "Read a field with one type everywhere in the pipeline."))
+    }
+}
+
+/// The directory part of a pattern up to its first wildcard.
+fn literal_directory(pattern: &Path) -> PathBuf {
+    let wild = |part: &std::ffi::OsStr| part.to_string_lossy().contains(['*', '?', '[']);
+    let literal: PathBuf = pattern.iter().take_while(|part| !wild(part)).collect();
+    if literal == pattern { literal.parent().map_or(PathBuf::new(), Path::to_owned) } else { literal }
+}

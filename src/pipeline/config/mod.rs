@@ -1,0 +1,245 @@
+//! The pipeline file: TOML in, checked plain data out, every refusal with its place, its reason and its remedy.
+//!
+//! Looks at no other file: that inputs exist is found out by the source, that directories can be written by the
+//! store and the sinks.
+
+mod contradiction;
+mod origin;
+mod reader;
+mod source;
+mod units;
+mod window;
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::Span;
+
+pub(crate) use origin::closest;
+pub use source::{
+    Bound, Compression, CsvConfig, EpochUnit, Filter, Format, Partitioning, Scalar, SourceConfig, TimeConfig,
+    TimeFormat,
+};
+pub use window::{
+    Accumulation, AggregateConfig, Function, InputType, KeyField, KeyType, Mode, OutputConfig, OutputFormat,
+    OutputTime, Trigger, WindowConfig,
+};
+
+use origin::Origin;
+use reader::Section;
+
+/// Checkpoints are taken this often unless the file says otherwise, in milliseconds.
+const CHECKPOINT_INTERVAL_MS: i64 = 10_000;
+/// Checkpoints kept unless the file says otherwise.
+const CHECKPOINTS_RETAINED: u32 = 3;
+/// Memory for buffers and caches unless the file says otherwise.
+const MEMORY_BYTES: u64 = 512 << 20;
+/// A pipeline file is read whole; nothing written by hand comes near this.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Longest pipeline name.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// A pipeline as its file describes it, checked, with defaults filled in and paths resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineConfig {
+    /// Name of the pipeline.
+    pub name: String,
+    /// What is read.
+    pub source: SourceConfig,
+    /// How event time advances.
+    pub watermark: WatermarkConfig,
+    /// Where state lives.
+    pub state: StateConfig,
+    /// When state is made durable.
+    pub checkpoint: CheckpointConfig,
+    /// The windowed aggregations, at least one.
+    pub windows: Vec<WindowConfig>,
+    /// Directory for late events, when they are kept.
+    pub late: Option<PathBuf>,
+    /// Directory for rejected records, when they are kept.
+    pub dead_letter: Option<PathBuf>,
+}
+
+/// How event time advances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatermarkConfig {
+    /// How far behind the latest event others may come; `None` means the pipeline has no watermark.
+    pub delay: Option<Span>,
+    /// After so much silence of the wall clock a partition no longer holds the watermark back.
+    pub idle_timeout: Option<Span>,
+    /// Whether the end of a bounded input closes every window.
+    pub close_at_end: bool,
+}
+
+/// Where state lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// Directory of the working state and its checkpoints.
+    pub directory: PathBuf,
+    /// Memory for buffers and caches, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// When state is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointConfig {
+    /// Time between checkpoints.
+    pub interval: Span,
+    /// Also after so many input bytes.
+    pub input_bytes: Option<u64>,
+    /// Checkpoints kept.
+    pub retain: u32,
+}
+
+impl PipelineConfig {
+    /// Reads and checks the pipeline file at `path`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be read, `Invalid` with `file:line:column` for anything in it.
+    pub fn load(path: &Path) -> Result<Self> {
+        let unreadable = |error: std::io::Error| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("cannot read the pipeline file: path={}", path.display()),
+            )
+            .with_remedy("Check the path and its permissions.")
+            .with_source(error)
+        };
+        let length = std::fs::metadata(path).map_err(unreadable)?.len();
+        if length > FILE_BYTES_MAX {
+            let message =
+                format!("this is too large for a pipeline file: path={} bytes={length}", path.display());
+            return Err(
+                Error::new(ErrorKind::Invalid, message).with_remedy("Name a pipeline file, not a data file.")
+            );
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            Error::new(
+                ErrorKind::Invalid,
+                format!("{}: this is not UTF-8 text: offset={offset}", path.display()),
+            )
+            .with_remedy("Save the pipeline file as UTF-8.")
+        })?;
+        Self::from_str(&text, path)
+    }
+
+    /// Checks the text of a pipeline file. `origin` is its path: shown in messages, and relative paths start at
+    /// its directory.
+    ///
+    /// # Errors
+    /// `Invalid` with `file:line:column`, the reason and the remedy.
+    pub fn from_str(text: &str, origin: &Path) -> Result<Self> {
+        let name = origin.display().to_string();
+        let base = origin.parent().unwrap_or(Path::new(""));
+        read(&Origin { name: &name, text }, base)
+    }
+}
+
+const ROOT: [&str; 8] =
+    ["name", "source", "watermark", "state", "checkpoint", "window", "late", "dead_letter"];
+
+fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
+    let mut root = Section::parse(origin, &ROOT)?;
+    let mut places = contradiction::Places::new(origin);
+
+    let name = read_name(&mut root)?;
+    let source = root.require("source", "Add a [source] table with `path` and `time`.")?;
+    let source = source::read(source, base)?;
+    let watermark = read_watermark(&mut root)?;
+    let state = read_state(&mut root, base, &mut places)?;
+    let checkpoint = read_checkpoint(&mut root)?;
+    let windows = root.require("window", "Add at least one [[window]] table.")?;
+    let windows = window::read_all(windows, base, watermark.delay, &mut places)?;
+    let late = read_side_output(&mut root, "late", base, &mut places)?;
+    let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
+    places.check_directories(&source)?;
+    Ok(PipelineConfig { name, source, watermark, state, checkpoint, windows, late, dead_letter })
+}
+
+fn read_name(root: &mut Section<'_>) -> Result<String> {
+    let item = root.require("name", "Add `name = \"my-pipeline\"` at the top of the file.")?;
+    let name = item.name()?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    if name.len() > NAME_LENGTH_MAX || !name.bytes().all(plain) {
+        let message = format!("\"{name}\" is not a pipeline name");
+        return Err(item.error(message, "Use 1 to 64 of the characters a-z, 0-9, _ and -."));
+    }
+    Ok(name)
+}
+
+fn read_watermark(root: &mut Section<'_>) -> Result<WatermarkConfig> {
+    let none = WatermarkConfig { delay: None, idle_timeout: None, close_at_end: true };
+    let Some(item) = root.take("watermark") else { return Ok(none) };
+    let mut section = item.section(&["delay", "idle_timeout", "close_at_end"])?;
+    let delay = section.take("delay").map(|item| item.span()).transpose()?;
+    let idle = section.take("idle_timeout");
+    if let (None, Some(idle)) = (delay, &idle) {
+        let remedy = "Add watermark.delay, or remove idle_timeout.";
+        return Err(idle.error("has no effect without a watermark", remedy));
+    }
+    let idle_timeout = idle.map(|item| item.positive_span()).transpose()?;
+    let close_at_end = section.take("close_at_end").map_or(Ok(true), |item| item.boolean())?;
+    Ok(WatermarkConfig { delay, idle_timeout, close_at_end })
+}
+
+fn read_state(
+    root: &mut Section<'_>,
+    base: &Path,
+    places: &mut contradiction::Places<'_>,
+) -> Result<StateConfig> {
+    let remedy = "Add a [state] table with `directory = \"state/my-pipeline\"`.";
+    let mut section = root.require("state", remedy)?.section(&["directory", "memory"])?;
+    let item = section.require("directory", remedy)?;
+    let directory = resolve(base, &item.name()?);
+    places.add_directory(&item, "the state directory", &directory);
+    let memory_bytes = section.take("memory").map_or(Ok(MEMORY_BYTES), |item| item.bytes())?;
+    Ok(StateConfig { directory, memory_bytes })
+}
+
+fn read_checkpoint(root: &mut Section<'_>) -> Result<CheckpointConfig> {
+    let interval = Span::from_millis(CHECKPOINT_INTERVAL_MS).unwrap_or(Span::ZERO);
+    let defaults = CheckpointConfig { interval, input_bytes: None, retain: CHECKPOINTS_RETAINED };
+    let Some(item) = root.take("checkpoint") else { return Ok(defaults) };
+    let mut section = item.section(&["interval", "bytes", "retain"])?;
+    Ok(CheckpointConfig {
+        interval: section.take("interval").map_or(Ok(defaults.interval), |item| item.positive_span())?,
+        input_bytes: section.take("bytes").map(|item| item.bytes()).transpose()?,
+        retain: section.take("retain").map_or(Ok(defaults.retain), |item| item.count())?,
+    })
+}
+
+fn read_side_output(
+    root: &mut Section<'_>,
+    key: &'static str,
+    base: &Path,
+    places: &mut contradiction::Places<'_>,
+) -> Result<Option<PathBuf>> {
+    let Some(item) = root.take(key) else { return Ok(None) };
+    let mut section = item.section(&["path"])?;
+    let item = section.require("path", &format!("Add `path = \"out/{key}\"`."))?;
+    let directory = resolve(base, &item.name()?);
+    places.add_directory(&item, &format!("the {key} output"), &directory);
+    Ok(Some(directory))
+}
+
+/// `path` as seen from `base`, without `.` and, where it can be told from the text, without `..`.
+fn resolve(base: &Path, path: &str) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for component in base.join(path).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(resolved.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                resolved.pop();
+            }
+            other => resolved.push(other),
+        }
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests;

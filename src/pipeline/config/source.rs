@@ -1,0 +1,476 @@
+//! The `[source]` table: which files, in which format, which field is the time, which rows count.
+//!
+//! Knows no file: patterns are matched when the source is opened.
+
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+
+use super::reader::{Item, Section};
+use super::resolve;
+use crate::error::Result;
+use crate::event_time::{EventTime, Span};
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceConfig {
+    /// Paths and glob patterns, resolved; `-` alone is standard input.
+    pub patterns: Vec<PathBuf>,
+    /// Directory of the pipeline file: partitions are named relative to it where they are below it.
+    pub base: PathBuf,
+    /// `file:line:column` of the `path` setting, for messages about files.
+    pub declared_at: String,
+    /// Format of the text.
+    pub format: Format,
+    /// Compression of all files; `None`: told by each file's extension.
+    pub compression: Option<Compression>,
+    /// Whether each file has a watermark of its own.
+    pub partitioning: Partitioning,
+    /// How CSV is written; present exactly for [`Format::Csv`].
+    pub csv: Option<CsvConfig>,
+    /// Where event time comes from.
+    pub time: TimeConfig,
+    /// Rows that fail any of these are skipped and counted.
+    pub filters: Vec<Filter>,
+}
+
+/// Format of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object per line.
+    JsonLines,
+    /// Comma-separated values (RFC 4180, any one-byte delimiter).
+    Csv,
+}
+
+/// Compression of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Plain bytes.
+    None,
+    /// Gzip, several members allowed.
+    Gzip,
+    /// Zstandard, several frames allowed.
+    Zstd,
+}
+
+impl Compression {
+    /// What a file's extension says.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("gz" | "gzip") => Self::Gzip,
+            Some("zst" | "zstd") => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+}
+
+/// Whether each file has a watermark of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partitioning {
+    /// Each file has its own watermark; the minimum counts.
+    File,
+    /// All files one after the other, in order of name, under one watermark.
+    Single,
+}
+
+/// How CSV is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvConfig {
+    /// Byte between fields.
+    pub delimiter: u8,
+    /// Whether the first line of each file names the columns.
+    pub header: bool,
+    /// Names of the columns, when there is no header.
+    pub columns: Vec<String>,
+}
+
+/// Where event time comes from, and which times are believed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeConfig {
+    /// Field that holds it.
+    pub field: String,
+    /// How it is written.
+    pub format: TimeFormat,
+    /// Earliest time believed.
+    pub min: Option<EventTime>,
+    /// Latest time believed.
+    pub max: Option<EventTime>,
+    /// How far ahead of the wall clock a time is believed.
+    pub max_ahead: Option<Span>,
+}
+
+/// How a timestamp is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TimeFormat {
+    /// RFC 3339 text with any offset.
+    Rfc3339,
+    /// A number counted from the Unix epoch.
+    Epoch(EpochUnit),
+    /// Text by a strftime pattern.
+    Strftime {
+        /// The pattern.
+        pattern: String,
+        /// Zone of times that carry no offset themselves.
+        zone: Option<TimeZone>,
+    },
+}
+
+/// Unit of a number counted from the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochUnit {
+    /// Seconds, with an exact decimal fraction if there is one.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+}
+
+impl EpochUnit {
+    /// All units, coarse to fine.
+    pub const ALL: [Self; 4] = [Self::Seconds, Self::Millis, Self::Micros, Self::Nanos];
+
+    /// Name in the pipeline file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "epoch_s",
+            Self::Millis => "epoch_ms",
+            Self::Micros => "epoch_us",
+            Self::Nanos => "epoch_ns",
+        }
+    }
+}
+
+/// A condition on one field. All parts that are given must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// The field.
+    pub field: String,
+    /// Must be present and not null. The other conditions imply it.
+    pub not_null: bool,
+    /// Smallest number that passes.
+    pub min: Option<Bound>,
+    /// Largest number that passes.
+    pub max: Option<Bound>,
+    /// The only value that passes.
+    pub equals: Option<Scalar>,
+}
+
+/// A number that others are compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// An integer; compared exactly with integers.
+    Int(i64),
+    /// A finite float.
+    Float(f64),
+}
+
+/// A value that others are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(Bound),
+    /// True or false.
+    Bool(bool),
+}
+
+const KEYS: [&str; 7] = ["path", "format", "compression", "partitions", "csv", "time", "filter"];
+
+/// Reads and checks the table.
+pub(super) fn read(item: Item<'_>, base: &Path) -> Result<SourceConfig> {
+    let mut section = item.section(&KEYS)?;
+    let path =
+        section.require("path", "Add `path = \"data/*.jsonl\"`, or `path = \"-\"` for standard input.")?;
+    let declared_at = path.place();
+    let patterns = read_patterns(path, base)?;
+    let format = read_format(&mut section, &patterns)?;
+    let compression = section
+        .take("compression")
+        .map(|item| {
+            item.choice(&[
+                ("none", Compression::None),
+                ("gzip", Compression::Gzip),
+                ("zstd", Compression::Zstd),
+            ])
+        })
+        .transpose()?;
+    let partitioning = section.take("partitions").map_or(Ok(Partitioning::File), |item| {
+        item.choice(&[("file", Partitioning::File), ("single", Partitioning::Single)])
+    })?;
+    let csv = read_csv(&mut section, format)?;
+    let time = section.require("time", "Add `time = { field = \"ts\", format = \"rfc3339\" }`.")?;
+    let time = read_time(time)?;
+    let filters = section.take("filter").map_or(Ok(Vec::new()), read_filters)?;
+    let base = base.to_owned();
+    Ok(SourceConfig { patterns, base, declared_at, format, compression, partitioning, csv, time, filters })
+}
+
+fn read_patterns(item: Item<'_>, base: &Path) -> Result<Vec<PathBuf>> {
+    let items = if item.is_text() { vec![item] } else { read_list(item)? };
+    let alone = items.len() == 1;
+    let mut patterns = Vec::with_capacity(items.len());
+    for item in &items {
+        let text = item.name()?;
+        if text == "-" && !alone {
+            return Err(item.error("standard input cannot be mixed with files", "Read one or the other."));
+        }
+        if let Err(error) = glob::Pattern::new(&text) {
+            let remedy = "Put wildcard characters that are meant literally into brackets, such as [[].";
+            return Err(item.error(format!("\"{text}\" is not a pattern: {}", error.msg), remedy));
+        }
+        let pattern = if text == "-" { PathBuf::from("-") } else { resolve(base, &text) };
+        if patterns.contains(&pattern) {
+            return Err(item.error(format!("\"{text}\" is listed twice"), "Remove one of the two."));
+        }
+        patterns.push(pattern);
+    }
+    Ok(patterns)
+}
+
+fn read_list(item: Item<'_>) -> Result<Vec<Item<'_>>> {
+    let empty = item.error("the list is empty", "List at least one path or pattern.");
+    let items = item.list()?;
+    if items.is_empty() { Err(empty) } else { Ok(items) }
+}
+
+fn read_format(section: &mut Section<'_>, patterns: &[PathBuf]) -> Result<Format> {
+    if let Some(item) = section.take("format") {
+        return item.choice(&[("jsonl", Format::JsonLines), ("csv", Format::Csv)]);
+    }
+    let told: Vec<Option<Format>> = patterns.iter().map(|pattern| format_of_path(pattern)).collect();
+    match told.first().copied().flatten() {
+        Some(format) if told.iter().all(|other| *other == Some(format)) => Ok(format),
+        _ => Err(section.error(
+            "source: the extension of `path` does not tell the format",
+            "Add `format = \"jsonl\"` or `format = \"csv\"` to [source].",
+        )),
+    }
+}
+
+fn format_of_path(path: &Path) -> Option<Format> {
+    let stem = PathBuf::from(path.file_stem()?);
+    let named = if Compression::of_path(path) == Compression::None { path } else { stem.as_path() };
+    match named.extension()?.to_str()? {
+        "jsonl" | "ndjson" | "json" => Some(Format::JsonLines),
+        "csv" => Some(Format::Csv),
+        _ => None,
+    }
+}
+
+fn read_csv(section: &mut Section<'_>, format: Format) -> Result<Option<CsvConfig>> {
+    let item = section.take("csv");
+    if format != Format::Csv {
+        return match item {
+            Some(item) => {
+                Err(item.error("has no effect on JSON lines", "Remove it, or set `format = \"csv\"`."))
+            }
+            None => Ok(None),
+        };
+    }
+    let mut csv = CsvConfig { delimiter: b',', header: true, columns: Vec::new() };
+    let Some(item) = item else { return Ok(Some(csv)) };
+    let mut section = item.section(&["delimiter", "header", "columns"])?;
+    if let Some(item) = section.take("delimiter") {
+        csv.delimiter = read_delimiter(&item)?;
+    }
+    if let Some(item) = section.take("header") {
+        csv.header = item.boolean()?;
+    }
+    match section.take("columns") {
+        Some(item) if csv.header => {
+            let remedy = "Remove it, or set `header = false` if the files have no header line.";
+            Err(item.error("columns are named by the header line", remedy))
+        }
+        Some(item) => {
+            csv.columns = read_columns(item)?;
+            Ok(Some(csv))
+        }
+        None if !csv.header => Err(section.error(
+            "source.csv: without a header the columns have no names",
+            "Add `columns = [\"a\", \"b\"]`.",
+        )),
+        None => Ok(Some(csv)),
+    }
+}
+
+fn read_delimiter(item: &Item<'_>) -> Result<u8> {
+    match item.text()?.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+        _ => Err(item.error(
+            "the delimiter must be one ASCII character, no quote and no line end",
+            "Write for example `delimiter = \";\"` or `delimiter = \"\\t\"`.",
+        )),
+    }
+}
+
+fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
+    let mut columns = Vec::new();
+    for item in item.list()? {
+        let name = item.name()?;
+        if columns.contains(&name) {
+            return Err(
+                item.error(format!("column \"{name}\" is named twice"), "Give each column its own name.")
+            );
+        }
+        columns.push(name);
+    }
+    Ok(columns)
+}
+
+fn read_time(item: Item<'_>) -> Result<TimeConfig> {
+    let mut section = item.section(&["field", "format", "pattern", "zone", "min", "max", "max_ahead"])?;
+    let field = section.require("field", "Name the field that holds the event time.")?.name()?;
+    let format = read_time_format(&mut section)?;
+    let min = section.take("min").map(|item| read_instant(&item)).transpose()?;
+    let max_item = section.take("max");
+    let max = max_item.as_ref().map(read_instant).transpose()?;
+    if let (Some(min), Some(max), Some(item)) = (min, max, &max_item)
+        && min > max
+    {
+        return Err(item.error("max is before min, so no time would be believed", "Swap the two."));
+    }
+    let max_ahead = section.take("max_ahead").map(|item| item.span()).transpose()?;
+    Ok(TimeConfig { field, format, min, max, max_ahead })
+}
+
+fn read_instant(item: &Item<'_>) -> Result<EventTime> {
+    let text = item.text()?;
+    let instant: jiff::Timestamp = text.parse().map_err(|error| {
+        let message = format!("\"{text}\" is not a time: {error}");
+        item.error(message, "Write RFC 3339 with an offset, such as \"2000-01-01T00:00:00Z\".")
+    })?;
+    Ok(EventTime::from_millis(instant.as_millisecond()))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum TimeWord {
+    Rfc3339,
+    Epoch(EpochUnit),
+    Strftime,
+}
+
+fn read_time_format(section: &mut Section<'_>) -> Result<TimeFormat> {
+    let remedy =
+        "Add `format`: rfc3339, epoch_s, epoch_ms, epoch_us, epoch_ns or strftime. It is never guessed.";
+    let mut words = vec![("rfc3339", TimeWord::Rfc3339), ("strftime", TimeWord::Strftime)];
+    words.extend(EpochUnit::ALL.map(|unit| (unit.name(), TimeWord::Epoch(unit))));
+    let word = section.require("format", remedy)?.choice(&words)?;
+    let (pattern, zone) = (section.take("pattern"), section.take("zone"));
+    if let (true, Some(item)) = (word != TimeWord::Strftime, pattern.as_ref().or(zone.as_ref())) {
+        return Err(
+            item.error("belongs to `format = \"strftime\"`", "Remove it, or set `format = \"strftime\"`.")
+        );
+    }
+    match word {
+        TimeWord::Rfc3339 => Ok(TimeFormat::Rfc3339),
+        TimeWord::Epoch(unit) => Ok(TimeFormat::Epoch(unit)),
+        TimeWord::Strftime => {
+            let Some(pattern) = pattern else {
+                let remedy = "Add `pattern = \"%Y-%m-%d %H:%M:%S\"`.";
+                return Err(section.error("source.time: strftime needs a pattern", remedy));
+            };
+            read_strftime(section, &pattern, zone)
+        }
+    }
+}
+
+/// A pattern is tried on one time: it must write it and read it back to the second.
+fn read_strftime(section: &Section<'_>, pattern: &Item<'_>, zone: Option<Item<'_>>) -> Result<TimeFormat> {
+    let text = pattern.name()?;
+    let unusable = |reason: String| {
+        let remedy =
+            "Use the directives of strftime, such as \"%Y-%m-%d %H:%M:%S\" or \"%d/%b/%Y:%H:%M:%S %z\".";
+        pattern.error(format!("\"{text}\" cannot be used: {reason}"), remedy)
+    };
+    // A time whose parts all differ, so that parts that are mixed up or missing show.
+    let sample = TimeZone::UTC.to_zoned_datetime(jiff::civil::date(2013, 11, 28).at(22, 47, 39, 0));
+    let sample = sample.map_err(|error| unusable(error.to_string()))?;
+    let written = jiff::fmt::strtime::format(&text, &sample).map_err(|error| unusable(error.to_string()))?;
+    let parsed = jiff::fmt::strtime::parse(&text, &written).map_err(|error| unusable(error.to_string()))?;
+    let carries_offset = parsed.to_timestamp().is_ok();
+    if !carries_offset {
+        parsed.to_datetime().map_err(|error| unusable(error.to_string()))?;
+    }
+    let zone = match (zone, carries_offset) {
+        (Some(item), true) => {
+            return Err(item.error("the pattern already reads an offset", "Remove `zone`."));
+        }
+        (None, false) => {
+            let remedy = "Add `zone = \"America/New_York\"` (or \"UTC\"), or %z to the pattern.";
+            return Err(section
+                .error("source.time: times by this pattern carry no offset, so a zone is needed", remedy));
+        }
+        (Some(item), false) => Some(read_zone(&item)?),
+        (None, true) => None,
+    };
+    Ok(TimeFormat::Strftime { pattern: text, zone })
+}
+
+fn read_zone(item: &Item<'_>) -> Result<TimeZone> {
+    let name = item.name()?;
+    TimeZone::get(&name).map_err(|error| {
+        let remedy = "Use an IANA name such as \"America/New_York\" or \"UTC\".";
+        item.error(format!("time zone \"{name}\" is not known: {error}"), remedy)
+    })
+}
+
+fn read_filters(item: Item<'_>) -> Result<Vec<Filter>> {
+    item.list()?.into_iter().map(read_filter).collect()
+}
+
+fn read_filter(item: Item<'_>) -> Result<Filter> {
+    let mut section = item.section(&["field", "not_null", "min", "max", "equals"])?;
+    let field = section.require("field", "Name the field to look at.")?.name()?;
+    let not_null = section.take("not_null").map_or(Ok(false), |item| item.boolean())?;
+    let min = section.take("min").map(|item| read_bound(&item)).transpose()?;
+    let max_item = section.take("max");
+    let max = max_item.as_ref().map(read_bound).transpose()?;
+    let equals_item = section.take("equals");
+    let equals = equals_item.as_ref().map(read_scalar).transpose()?;
+    if let (Some(min), Some(max), Some(item)) = (min, max, &max_item)
+        && min.as_float() > max.as_float()
+    {
+        return Err(item.error("max is below min, so no row would pass", "Swap the two."));
+    }
+    if let (Some(item), true) = (&equals_item, min.is_some() || max.is_some()) {
+        return Err(item.error("does not go together with min or max", "Use `equals`, or a range."));
+    }
+    if !not_null && min.is_none() && max.is_none() && equals.is_none() {
+        let remedy = "Add `not_null = true`, `min`, `max` or `equals`.";
+        return Err(section.error(format!("the filter on `{field}` has no condition"), remedy));
+    }
+    Ok(Filter { field, not_null, min, max, equals })
+}
+
+impl Bound {
+    /// The nearest float.
+    #[must_use]
+    pub const fn as_float(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+fn read_bound(item: &Item<'_>) -> Result<Bound> {
+    let bound = item.as_integer().map(Bound::Int).or_else(|| item.as_float().map(Bound::Float));
+    bound.ok_or_else(|| item.error("must be a finite number", "Write a number without quotes."))
+}
+
+fn read_scalar(item: &Item<'_>) -> Result<Scalar> {
+    if item.is_text() {
+        return Ok(Scalar::Text(item.text()?.to_owned()));
+    }
+    match item.as_boolean() {
+        Some(value) => Ok(Scalar::Bool(value)),
+        None => read_bound(item).map(Scalar::Number),
+    }
+}

@@ -1,0 +1,236 @@
+//! The pipeline file as a whole: one that is right, and a table of those that are wrong.
+
+use std::path::Path;
+
+use super::*;
+
+const FLIGHTS: &str = r#"name = "flights-hourly"
+
+[source]
+path = "../data/flights*.jsonl.zst"
+time = { field = "sched_dep", format = "rfc3339", min = "2000-01-01T00:00:00Z", max_ahead = "5m" }
+[[source.filter]]
+field = "dep_delay"
+not_null = true
+[[source.filter]]
+field = "dep_delay"
+min = -100
+max = 2000.5
+
+[watermark]
+delay = "15m"
+
+[state]
+directory = "state/flights"
+
+[[window]]
+name = "hourly"
+key = ["origin", { field = "flight", type = "int" }]
+type = "tumbling"
+size = "1h"
+offset = "-5m"
+mode = "append"
+aggregates = [
+  { name = "flights", function = "count" },
+  { name = "delay_sum", function = "sum", field = "dep_delay", type = "int" },
+]
+output = { path = "out/hourly" }
+
+[late]
+path = "out/late"
+"#;
+
+fn refusal(text: &str) -> (String, String) {
+    match PipelineConfig::from_str(text, Path::new("conf/flights.toml")) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            (error.to_string(), error.remedy().expect("every refusal has a remedy").to_owned())
+        }
+    }
+}
+
+#[test]
+fn a_full_file_is_read_with_defaults_and_resolved_paths() {
+    let config = PipelineConfig::from_str(FLIGHTS, Path::new("conf/flights.toml")).unwrap();
+    assert_eq!(config.name, "flights-hourly");
+    assert_eq!(config.source.patterns, [PathBuf::from("data/flights*.jsonl.zst")]);
+    assert_eq!(config.source.declared_at, "conf/flights.toml:4:8");
+    assert_eq!(config.source.format, Format::JsonLines);
+    assert_eq!(config.source.filters[1].max, Some(Bound::Float(2000.5)));
+    assert_eq!(config.watermark.delay, Span::from_millis(900_000));
+    assert!(config.watermark.close_at_end);
+    assert_eq!(config.state.directory, Path::new("conf/state/flights"));
+    assert_eq!(config.state.memory_bytes, 512 << 20);
+    assert_eq!(config.checkpoint.interval, Span::from_millis(10_000).unwrap());
+    assert_eq!(config.checkpoint.retain, 3);
+    let window = &config.windows[0];
+    assert_eq!(window.key[1], KeyField { field: "flight".to_owned(), key_type: KeyType::Int });
+    assert_eq!(window.windows.offset_millis(), -300_000);
+    assert_eq!(window.trigger, Trigger::Watermark);
+    assert!(!window.output.metadata);
+    assert_eq!(config.late.as_deref(), Some(Path::new("conf/out/late")));
+    assert_eq!(config.dead_letter, None);
+}
+
+#[test]
+fn metadata_is_on_by_default_where_a_pane_can_be_emitted_twice() {
+    for (from, to) in [
+        ("mode = \"append\"", "mode = \"update\""),
+        ("mode = \"append\"", "mode = \"append\"\ntrigger = { count = 5 }"),
+        ("mode = \"append\"", "mode = \"append\"\nallowed_lateness = \"1m\""),
+    ] {
+        let config = PipelineConfig::from_str(&FLIGHTS.replace(from, to), Path::new("a.toml")).unwrap();
+        assert!(config.windows[0].output.metadata, "{to}");
+    }
+}
+
+/// Replaced text, its replacement, then parts of the message and of the remedy.
+const REFUSED: &[(&str, &str, &str, &str)] = &[
+    ("delay = \"15m\"", "dealy = \"15m\"", "flights.toml:15:1: unknown key `dealy` in watermark", "`delay`"),
+    ("[late]", "[lat]", "unknown key `lat`", "`late`"),
+    ("delay = \"15m\"", "zzz = 1", "unknown key `zzz` in watermark", "idle_timeout"),
+    ("[watermark]\ndelay = \"15m\"", "", "window[1].mode: append needs a watermark", "[watermark]"),
+    (
+        "[watermark]\ndelay = \"15m\"",
+        "[watermark]\nidle_timeout = \"1m\"",
+        "no effect without a watermark",
+        "delay",
+    ),
+    ("size = \"1h\"", "size = \"0s\"", "flights.toml:24:8: window[1].size: must be longer than zero", "10s"),
+    ("size = \"1h\"", "size = \"1mo\"", "no fixed length", "1h 30m"),
+    ("size = \"1h\"", "size = 3600", "expected a length of time as text, found an integer", "15m"),
+    ("offset = \"-5m\"", "offset = \"-60m\"", "window[1].offset: the offset reaches a whole window", "-size"),
+    ("type = \"tumbling\"\n", "type = \"tumblin\"\n", "\"tumblin\" is not known", "\"tumbling\""),
+    ("\"origin\",", "\"origin\", \"origin\",", "`origin` is in the key already", "Remove"),
+    ("name = \"flights\"", "name = \"origin\"", "\"origin\" is taken by a field of the key", "another"),
+    (
+        "name = \"flights\"",
+        "name = \"delay_sum\"",
+        "\"delay_sum\" is taken by an aggregate before",
+        "another",
+    ),
+    ("name = \"flights\"", "name = \"watermark\"", "a column that every result row has", "another"),
+    ("function = \"count\"", "function = \"count\", type = \"int\"", "count without a field", "Remove"),
+    ("function = \"count\"", "function = \"avg\"", "avg of \"flights\" needs a field", "field"),
+    (", type = \"int\" },\n]", " },\n]", "sum of `dep_delay` needs the field's type", "int"),
+    (
+        "function = \"count\"",
+        "function = \"max\", field = \"dep_delay\", type = \"float\"",
+        "field `dep_delay` is read as int here and as float at conf/flights.toml:28:",
+        "one type",
+    ),
+    (
+        "mode = \"append\"",
+        "mode = \"update\"\naccumulation = \"discarding\"",
+        "discarding rows",
+        "accumulating",
+    ),
+    ("mode = \"append\"", "mode = \"append\"\ntrigger = { count = 0 }", "at least 1", "count"),
+    ("mode = \"append\"", "mode = \"append\"\ntrigger = {}", "trigger is empty", "early"),
+    (
+        "\"out/late\"",
+        "\"out/hourly\"",
+        "the late output shares its directory with the output of window",
+        "own",
+    ),
+    ("\"out/late\"", "\"./out/../out/hourly\"", "shares its directory", "own"),
+    ("\"out/late\"", "\"state/flights/late\"", "shares its directory with the state directory", "own"),
+    ("\"out/late\"", "\"../data\"", "is where the source at conf/flights.toml:4:8 reads from", "not read"),
+    ("format = \"rfc3339\"", "format = \"epoch\"", "\"epoch\" is not known", "epoch_s"),
+    (", format = \"rfc3339\"", "", "`format` is missing", "never guessed"),
+    ("format = \"rfc3339\"", "format = \"rfc3339\", zone = \"UTC\"", "belongs to", "strftime"),
+    ("format = \"rfc3339\"", "format = \"strftime\"", "strftime needs a pattern", "pattern"),
+    (
+        "format = \"rfc3339\"",
+        "format = \"strftime\", pattern = \"%Y-%m-%d %H:%M\"",
+        "a zone is needed",
+        "zone",
+    ),
+    (
+        "format = \"rfc3339\"",
+        "format = \"strftime\", pattern = \"%Y-%m-%d %H:%M%z\", zone = \"UTC\"",
+        "already reads an offset",
+        "Remove",
+    ),
+    ("format = \"rfc3339\"", "format = \"strftime\", pattern = \"%Y %J\"", "cannot be used", "directives"),
+    (
+        "format = \"rfc3339\"",
+        "format = \"strftime\", pattern = \"%H:%M\", zone = \"UTC\"",
+        "cannot be used",
+        "direct",
+    ),
+    (
+        "format = \"rfc3339\"",
+        "format = \"strftime\", pattern = \"%Y-%m-%d %H\", zone = \"Mars/Base\"",
+        "\"Mars/Base\" is not known",
+        "IANA",
+    ),
+    ("max_ahead = \"5m\"", "max = \"1999-01-01T00:00:00Z\"", "max is before min", "Swap"),
+    ("min = -100", "min = 5000", "max is below min", "Swap"),
+    ("not_null = true", "", "filter on `dep_delay` has no condition", "not_null"),
+    ("path = \"../data/flights*.jsonl.zst\"", "path = \"data/*\"", "does not tell the format", "jsonl"),
+    ("path = \"../data/flights*.jsonl.zst\"", "path = \"data/[\"", "not a pattern", "brackets"),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = [\"a.csv\", \"b.jsonl\"]",
+        "does not tell the format",
+        "csv",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = [\"-\", \"b.jsonl\"]",
+        "cannot be mixed",
+        "one or the other",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = \"a.jsonl\"\ncsv = { delimiter = \";\" }",
+        "no effect on JSON lines",
+        "csv",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = \"a.csv\"\ncsv = { header = false }",
+        "columns have no names",
+        "columns",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = \"a.csv\"\ncsv = { columns = [\"a\"] }",
+        "named by the header",
+        "header = false",
+    ),
+    ("name = \"flights-hourly\"", "name = \"Flights\"", "flights.toml:1:8: name: \"Flights\"", "a-z"),
+    ("name = \"hourly\"", "name = \"hourly-1\"", "not a window name", "a-z"),
+    ("[state]", "[state]\nmemory = \"lots\"", "not a number of bytes", "512MiB"),
+    ("[state]", "[state]\nmemory = 0", "more than zero bytes", "512MiB"),
+    ("[late]", "[checkpoint]\ninterval = \"0s\"\n[late]", "must be longer than zero", "10s"),
+    ("name = \"flights-hourly\"", "name = ", "flights.toml:1:", "syntax"),
+    ("name = \"flights-hourly\"", "name = \"a\"\nname = \"b\"", "not valid TOML: duplicate key", "syntax"),
+];
+
+#[test]
+fn every_contradiction_is_refused_with_place_reason_and_remedy() {
+    for (from, to, message, remedy) in REFUSED {
+        assert!(FLIGHTS.contains(from), "the table names text that is not there: {from}");
+        let (found, advice) = refusal(&FLIGHTS.replacen(from, to, 1));
+        assert!(found.starts_with("conf/flights.toml:"), "{found}");
+        assert!(found.contains(message), "{to}\n  message: {found}\n  wanted:  {message}");
+        assert!(advice.contains(remedy), "{to}\n  remedy: {advice}\n  wanted: {remedy}");
+    }
+}
+
+#[test]
+fn two_windows_may_not_share_a_name() {
+    let second = &FLIGHTS[FLIGHTS.find("[[window]]").unwrap()..FLIGHTS.find("[late]").unwrap()];
+    let (message, _) = refusal(&FLIGHTS.replace("[late]", &format!("{second}\n[late]")));
+    assert!(message.contains("window[2].name: there is a window \"hourly\" already"), "{message}");
+}
+
+#[test]
+fn a_missing_file_is_unavailable_and_names_its_path() {
+    let error = PipelineConfig::load(Path::new("no/such/pipeline.toml")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no/such/pipeline.toml"));
+}

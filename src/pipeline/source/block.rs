@@ -1,0 +1,200 @@
+//! One block of a partition: text cut at record ends, and the events, rejects and counts that came of it.
+//!
+//! Knows records and lines, not where text comes from.
+
+use super::csv::{self, Columns, Row};
+use super::json;
+use super::reject::{Refusal, RejectReason, Rejected};
+use super::row::{Outcome, RowReader};
+use crate::operator::{EventBatch, PartitionId};
+
+/// How far a partition was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    /// Bytes of decompressed text.
+    pub bytes: u64,
+    /// Lines: the next record is on line `records + 1`.
+    pub records: u64,
+}
+
+/// Events of one partition that were read in one piece, and what else was found among them.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// Index into [`super::FileSource::partitions`]. `batch.partition` is the one that has the watermark.
+    pub partition: PartitionId,
+    /// The events.
+    pub batch: EventBatch,
+    /// The records that cannot become events.
+    pub rejected: Vec<Rejected>,
+    /// Number of records that a filter passed over.
+    pub filtered: u64,
+    /// Where reading goes on after this block.
+    pub position: Position,
+    /// The partition is read to its end.
+    pub end_of_partition: bool,
+    /// No further events come under this watermark.
+    pub end_of_watermark: Option<PartitionId>,
+    /// Decompressed bytes that this block stands for.
+    pub input_bytes: u64,
+}
+
+impl Block {
+    pub(super) fn clear(&mut self) {
+        self.batch.clear();
+        self.rejected.clear();
+        self.filtered = 0;
+        self.end_of_partition = false;
+        self.end_of_watermark = None;
+        self.input_bytes = 0;
+    }
+}
+
+/// How records are told apart.
+#[derive(Clone, Debug)]
+pub(super) enum Records {
+    JsonLines,
+    Csv { delimiter: u8, header: bool, columns: Columns },
+}
+
+/// Parses the text of a block record by record.
+pub(super) struct BlockParser<'a> {
+    pub(super) rows: &'a mut RowReader,
+    pub(super) text: &'a [u8],
+    /// Where `text` starts.
+    pub(super) start: Position,
+    /// True when nothing follows the text.
+    pub(super) complete: bool,
+    pub(super) block: &'a mut Block,
+    line: u64,
+    /// Up to here lines are counted.
+    counted: usize,
+}
+
+impl<'a> BlockParser<'a> {
+    pub(super) fn new(
+        rows: &'a mut RowReader,
+        text: &'a [u8],
+        start: Position,
+        complete: bool,
+        block: &'a mut Block,
+    ) -> Self {
+        Self { rows, text, start, complete, block, line: start.records + 1, counted: 0 }
+    }
+
+    /// Parses all whole records; returns how many bytes they take.
+    pub(super) fn parse(&mut self, records: &Records) -> usize {
+        let bom = if self.start.bytes == 0 && self.text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        match records {
+            Records::JsonLines => self.parse_lines(bom),
+            Records::Csv { delimiter, header, columns } => {
+                let header = *header && self.start.bytes == 0;
+                let from = match csv::cells(&self.text[bom..], *delimiter) {
+                    _ if !header => bom,
+                    Some((_, length)) if self.complete || self.text[..bom + length].ends_with(b"\n") => {
+                        bom + length
+                    }
+                    _ => return 0,
+                };
+                self.parse_rows(from, *delimiter, columns)
+            }
+        }
+    }
+
+    fn parse_lines(&mut self, from: usize) -> usize {
+        let end = if self.complete {
+            self.text.len()
+        } else {
+            memchr::memrchr(b'\n', self.text).map_or(0, |last| last + 1)
+        };
+        let valid = std::str::from_utf8(&self.text[..end]).is_ok();
+        let mut at = from;
+        while at < end {
+            let stop = memchr::memchr(b'\n', &self.text[at..end]).map_or(end, |length| at + length);
+            let line = &self.text[at..stop];
+            let line_end = if line.ends_with(b"\r") { stop - 1 } else { stop };
+            if !self.text[at..line_end].trim_ascii().is_empty() {
+                self.json_record(at, line_end, valid);
+            }
+            self.line += 1;
+            at = stop + 1;
+        }
+        end
+    }
+
+    fn json_record(&mut self, at: usize, end: usize, valid: bool) {
+        if !valid && let Err(refusal) = check_utf8(&self.text[at..end]) {
+            return self.reject(refusal, at, end);
+        }
+        let rows = &mut *self.rows;
+        match json::scan(self.text, at, end, &rows.fields, &mut rows.tokens, &mut rows.scratch) {
+            Ok(()) => self.push(at, end),
+            Err(refusal) => self.reject(refusal, at, end),
+        }
+    }
+
+    fn parse_rows(&mut self, from: usize, delimiter: u8, columns: &Columns) -> usize {
+        let mut at = from;
+        loop {
+            match &self.text[at..] {
+                [] => return at,
+                [b'\n', ..] => at += 1,
+                [b'\r', b'\n', ..] => at += 2,
+                [b'\r'] if self.complete => return at + 1,
+                _ => match csv::scan_row(
+                    self.text,
+                    at,
+                    self.complete,
+                    delimiter,
+                    columns,
+                    &mut self.rows.tokens,
+                ) {
+                    Row::Incomplete => return at,
+                    Row::Whole { end, next } => {
+                        self.count_lines(at);
+                        match check_utf8(&self.text[at..end]) {
+                            Ok(()) => self.push(at, end),
+                            Err(refusal) => self.reject(refusal, at, end),
+                        }
+                        at = next;
+                    }
+                    Row::Broken { refusal, end, next } => {
+                        self.count_lines(at);
+                        self.reject(refusal, at, end);
+                        at = next;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Brings the line number to the record at `at`.
+    fn count_lines(&mut self, at: usize) {
+        self.line += memchr::memchr_iter(b'\n', &self.text[self.counted..at]).count() as u64;
+        self.counted = at;
+    }
+
+    fn push(&mut self, at: usize, end: usize) {
+        match self.rows.push(self.text, &mut self.block.batch) {
+            Outcome::Event => {
+                self.block.batch.records.push(self.line);
+                // Blocks stay far below 4 GiB.
+                let place = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+                self.block.batch.spans.push(place(at)..place(end));
+            }
+            Outcome::Filtered => self.block.filtered += 1,
+            Outcome::Refused(refusal) => self.reject(refusal, at, end),
+        }
+    }
+
+    fn reject(&mut self, refusal: Refusal, at: usize, end: usize) {
+        let offset = self.start.bytes + at as u64;
+        self.block.rejected.push(refusal.at(self.line, offset, &self.text[at..end]));
+    }
+}
+
+fn check_utf8(record: &[u8]) -> Result<(), Refusal> {
+    std::str::from_utf8(record).map(|_| ()).map_err(|error| {
+        let detail = format!("not UTF-8 text: byte={}", error.valid_up_to() + 1);
+        Refusal::record(RejectReason::BrokenRecord, detail)
+    })
+}

@@ -1,0 +1,326 @@
+//! Files as a stream of parsed blocks: which file is next, where it was left, what its records say.
+//!
+//! [`FileSource`] chooses and resumes; `files` lists, `input` decompresses, `partition` cuts blocks, `json` and `csv`
+//! find fields, `row` makes events of them. The order of blocks depends on positions and event times alone, so a
+//! resumed run reads exactly as the uninterrupted one.
+
+mod block;
+mod csv;
+mod files;
+mod input;
+mod json;
+mod number;
+mod partition;
+mod plan;
+mod reject;
+mod rfc3339;
+mod row;
+mod time;
+mod token;
+
+use std::io::Read;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::EventTime;
+use crate::operator::PartitionId;
+use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
+
+pub use block::{Block, Position};
+pub use files::STDIN_NAME;
+pub use input::SourceIdentity;
+pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
+pub use plan::{ParsePlan, ValueField, WindowColumns};
+pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
+pub use row::KEY_BYTES_MAX;
+
+use block::Records;
+use csv::Columns;
+use partition::{CHOICES, Limits, Partition};
+use row::RowReader;
+
+/// Files kept open at a time. Beyond it the one that waited longest is closed; it is opened again in its turn.
+const OPEN_FILES_MAX: usize = 64;
+
+/// How far a partition was read, as a checkpoint remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionResume {
+    /// The partition's name.
+    pub name: String,
+    /// Where reading goes on.
+    pub position: Position,
+    /// By what the file is recognised; `None` while nothing was read of standard input.
+    pub identity: Option<SourceIdentity>,
+    /// It was read to its end.
+    pub finished: bool,
+    /// Latest event time read so far.
+    pub max_time: Option<EventTime>,
+}
+
+/// A partition as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// What a checkpoint must remember.
+    pub resume: PartitionResume,
+    /// The partition under whose watermark its events count.
+    pub watermark: PartitionId,
+    /// It had been read to its end, and has grown since: reading goes on.
+    pub has_grown: bool,
+}
+
+/// The files of a pipeline, read block by block.
+///
+/// The next block comes from the partition with the lowest event time so far (one that was never read counts as
+/// lowest, ties go by name), so that a backlog of files is read in the order of its events.
+#[derive(Debug)]
+pub struct FileSource {
+    partitions: Vec<Partition>,
+    infos: Vec<PartitionInfo>,
+    rows: RowReader,
+    partitioning: Partitioning,
+    clock: Arc<dyn Clock>,
+    stdin: Stdin,
+    blocks: u64,
+    limits: Limits,
+}
+
+/// Standard input, until it is opened.
+struct Stdin(Option<Box<dyn Read + Send>>);
+
+impl std::fmt::Debug for Stdin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stdin({})", if self.0.is_some() { "waiting" } else { "taken" })
+    }
+}
+
+impl FileSource {
+    /// Finds the files of `config` and goes on where `resume` says. Files that it does not name are read from their
+    /// beginning; those that it says were finished may have gone.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no file or one cannot be read, `Incompatible` when one is not what it was,
+    /// `Invalid` when a CSV file lacks a column.
+    pub fn open(
+        config: &SourceConfig,
+        plan: ParsePlan,
+        resume: &[PartitionResume],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        Self::open_with_stdin(config, plan, resume, clock, Box::new(std::io::stdin()))
+    }
+
+    /// As [`FileSource::open`], with a stream that stands for standard input.
+    ///
+    /// # Errors
+    /// As [`FileSource::open`].
+    pub fn open_with_stdin(
+        config: &SourceConfig,
+        plan: ParsePlan,
+        resume: &[PartitionResume],
+        clock: Arc<dyn Clock>,
+        stdin: Box<dyn Read + Send>,
+    ) -> Result<Self> {
+        let rows = RowReader::new(plan);
+        let records = records_of(config, &rows.fields)?;
+        let mut partitions = Vec::new();
+        for file in files::list(config)? {
+            let by_name = |path: &std::path::PathBuf| Compression::of_path(path);
+            let told = || file.path.as_ref().map_or(Compression::None, by_name);
+            partitions.push(Partition {
+                compression: config.compression.unwrap_or_else(told),
+                name: file.name,
+                path: file.path,
+                position: Position::default(),
+                identity: None,
+                finished: false,
+                max_time: None,
+                records: records.clone(),
+                reader: None,
+                last_used: 0,
+            });
+        }
+        for known in resume {
+            if !partitions.iter().any(|partition| partition.name == known.name) {
+                partitions.push(gone(known, &records)?);
+            }
+        }
+        partitions.sort_by(|a, b| a.name.cmp(&b.name));
+        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
+        let partitioning = config.partitioning;
+        let stdin = Stdin(Some(stdin));
+        let infos = Vec::with_capacity(partitions.len());
+        let mut source = Self { partitions, infos, rows, partitioning, clock, stdin, blocks: 0, limits };
+        source.recognise(resume)?;
+        Ok(source)
+    }
+
+    /// Brings every partition to where it was left, and checks that its file still is the same.
+    fn recognise(&mut self, resume: &[PartitionResume]) -> Result<()> {
+        let by_name: std::collections::HashMap<&str, &PartitionResume> =
+            resume.iter().map(|known| (known.name.as_str(), known)).collect();
+        for (index, partition) in self.partitions.iter_mut().enumerate() {
+            let known = by_name.get(partition.name.as_str()).copied();
+            let has_grown = recognise(partition, known)?;
+            let needs_check = matches!(partition.records, Records::Csv { header: true, .. });
+            if needs_check && !partition.finished && partition.path.is_some() {
+                partition.open(&self.rows.fields, None)?;
+                partition.reader = None;
+            }
+            let watermark = watermark_of(self.partitioning, index);
+            self.infos.push(PartitionInfo { resume: resume_of(partition), watermark, has_grown });
+        }
+        Ok(())
+    }
+
+    /// All partitions in order of name, as they stand after the last block.
+    #[must_use]
+    pub fn partitions(&self) -> &[PartitionInfo] {
+        &self.infos
+    }
+
+    /// Reads the next block, into the memory of one that is no longer needed; `None` when everything was read.
+    ///
+    /// # Errors
+    /// `Unavailable` when a file cannot be read, `Invalid` when a compressed one is damaged: after all that could be
+    /// read was handed out. Calling again tries the same place again.
+    pub fn next_block(&mut self, recycled: Option<Block>) -> Result<Option<Block>> {
+        let Some(index) = self.choose() else { return Ok(None) };
+        self.bound_open_files(index);
+        let partition = &mut self.partitions[index];
+        if partition.reader.is_none() {
+            let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
+            partition.open(&self.rows.fields, stdin)?;
+        }
+        self.blocks += 1;
+        partition.last_used = self.blocks;
+        let mut block = recycled.unwrap_or_default();
+        block.clear();
+        self.rows.prepare(&mut block.batch);
+        self.rows.time.set_wall_clock(self.clock.wall_millis());
+        partition.next_block(&mut self.rows, &mut block, self.limits)?;
+        self.infos[index].resume = resume_of(partition);
+        block.partition = partition_id(index);
+        block.batch.partition = self.infos[index].watermark;
+        let last = match self.partitioning {
+            Partitioning::File => block.end_of_partition,
+            Partitioning::Single => self.partitions.iter().all(|partition| partition.finished),
+        };
+        block.end_of_watermark = last.then_some(block.batch.partition);
+        Ok(Some(block))
+    }
+
+    fn choose(&self) -> Option<usize> {
+        let unfinished = self.partitions.iter().enumerate().filter(|(_, partition)| !partition.finished);
+        match self.partitioning {
+            Partitioning::Single => unfinished.map(|(index, _)| index).next(),
+            Partitioning::File => {
+                unfinished.min_by_key(|(_, partition)| partition.max_time).map(|(index, _)| index)
+            }
+        }
+    }
+
+    fn bound_open_files(&mut self, next: usize) {
+        if self.partitions[next].reader.is_some() {
+            return;
+        }
+        let open = self.partitions.iter_mut().filter(|partition| partition.reader.is_some());
+        let mut open: Vec<&mut Partition> = open.collect();
+        if open.len() >= OPEN_FILES_MAX
+            && let Some(oldest) = open.iter_mut().min_by_key(|partition| partition.last_used)
+        {
+            oldest.reader = None;
+        }
+    }
+}
+
+fn partition_id(index: usize) -> PartitionId {
+    // The number of files is bounded far below.
+    PartitionId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn watermark_of(partitioning: Partitioning, index: usize) -> PartitionId {
+    match partitioning {
+        Partitioning::File => partition_id(index),
+        Partitioning::Single => PartitionId(0),
+    }
+}
+
+fn resume_of(partition: &Partition) -> PartitionResume {
+    PartitionResume {
+        name: partition.name.clone(),
+        position: partition.position,
+        identity: partition.identity,
+        finished: partition.finished,
+        max_time: partition.max_time,
+    }
+}
+
+fn records_of(config: &SourceConfig, fields: &[String]) -> Result<Records> {
+    let csv = match (&config.csv, config.format) {
+        (Some(csv), Format::Csv) => csv,
+        _ => return Ok(Records::JsonLines),
+    };
+    let mut columns = Columns::default();
+    if !csv.header {
+        columns.slots =
+            partition::slots(&csv.columns, fields).map_err(|problem| problem.about(&config.declared_at))?;
+    }
+    Ok(Records::Csv { delimiter: csv.delimiter, header: csv.header, columns })
+}
+
+/// A partition whose file no longer exists: fine when it was finished.
+fn gone(known: &PartitionResume, records: &Records) -> Result<Partition> {
+    if !known.finished {
+        let message = format!(
+            "an input file is gone before it was read to its end: name={} read_bytes={}",
+            known.name, known.position.bytes
+        );
+        return Err(Error::new(ErrorKind::Unavailable, message).with_remedy(CHOICES));
+    }
+    Ok(Partition {
+        name: known.name.clone(),
+        path: None,
+        compression: Compression::None,
+        position: known.position,
+        identity: known.identity,
+        finished: true,
+        max_time: known.max_time,
+        records: records.clone(),
+        reader: None,
+        last_used: 0,
+    })
+}
+
+/// Brings one partition to where it was left. Returns whether it had been finished and has grown since.
+fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Result<bool> {
+    if let Some(known) = known {
+        partition.position = known.position;
+        partition.identity = known.identity;
+        partition.finished = known.finished;
+        partition.max_time = known.max_time;
+    }
+    let Some(path) = partition.path.clone() else { return Ok(false) };
+    // Of a file that was not read yet nothing can have changed.
+    let expected = partition.identity.filter(|_| partition.position.bytes > 0);
+    let (identity, same) = input::identify(&path, expected).map_err(|error| partition.unreadable(error))?;
+    if !same {
+        return Err(partition.replaced());
+    }
+    partition.identity = Some(identity);
+    if partition.compression != Compression::None {
+        return Ok(false);
+    }
+    let length = path.metadata().map_err(|error| partition.unreadable(error))?.len();
+    if length < partition.position.bytes {
+        return Err(partition.shorter());
+    }
+    let has_grown = partition.finished && length > partition.position.bytes;
+    partition.finished &= !has_grown;
+    Ok(has_grown)
+}
+
+#[cfg(test)]
+mod tests;

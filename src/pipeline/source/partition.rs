@@ -1,0 +1,290 @@
+//! One file of a source: opened when its turn comes, read block by block, closed and continued at any block's end.
+//!
+//! Where blocks are cut depends on nothing but the position a block starts at and the text that follows it.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use super::block::{Block, BlockParser, Position, Records};
+use super::csv;
+use super::input::{Input, SourceIdentity, TextReader, identify_stream};
+use super::reject::{Refusal, RejectReason};
+use super::row::RowReader;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::EventTime;
+use crate::pipeline::config::{Compression, closest};
+
+/// Text of a block, unless a single record is longer.
+pub const BLOCK_BYTES: usize = 256 << 10;
+/// Longest record; a longer one is rejected and passed over.
+pub const RECORD_BYTES_MAX: usize = 8 << 20;
+
+/// A file and how far it was read.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) name: String,
+    /// `None` for standard input.
+    pub(super) path: Option<PathBuf>,
+    pub(super) compression: Compression,
+    pub(super) position: Position,
+    pub(super) identity: Option<SourceIdentity>,
+    pub(super) finished: bool,
+    pub(super) max_time: Option<EventTime>,
+    pub(super) records: Records,
+    pub(super) reader: Option<TextReader>,
+    /// Number of the block that was read last, for closing the file that waited longest.
+    pub(super) last_used: u64,
+}
+
+/// Sizes, so that tests can cut finely.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) block_bytes: usize,
+    pub(super) record_bytes: usize,
+}
+
+impl Partition {
+    /// Opens the file where reading goes on. `fields` are those that a CSV header must name.
+    pub(super) fn open(&mut self, fields: &[String], stdin: Option<Box<dyn Read + Send>>) -> Result<()> {
+        if self.reader.is_some() {
+            return Ok(());
+        }
+        let (input, eager) = match (&self.path, stdin) {
+            (Some(path), _) => (Input::open(path, self.compression), false),
+            (None, Some(stdin)) => (self.open_stream(stdin)?, true),
+            (None, None) => (Err(io::Error::other("standard input was taken already")), true),
+        };
+        let mut reader = TextReader::new(input.map_err(|error| self.unreadable(error))?, eager);
+        self.read_header(&mut reader, fields)?;
+        if self.position.bytes > 0 {
+            match reader.move_to(self.position.bytes) {
+                Ok(true) => {}
+                Ok(false) => return Err(self.shorter()),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(self.shorter()),
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn open_stream(&mut self, stdin: Box<dyn Read + Send>) -> Result<io::Result<Input>> {
+        let known = self.identity.filter(|_| self.position.bytes > 0);
+        let (stream, identity, same) =
+            identify_stream(stdin, known).map_err(|error| self.unreadable(error))?;
+        if !same {
+            return Err(self.replaced());
+        }
+        self.identity = Some(identity);
+        Ok(Input::decode(stream, self.compression))
+    }
+
+    /// Learns the columns from the first line, which stays in front of the reader.
+    fn read_header(&mut self, reader: &mut TextReader, fields: &[String]) -> Result<()> {
+        let Records::Csv { delimiter, header: true, columns } = &mut self.records else { return Ok(()) };
+        let mut text = Vec::new();
+        while !text.contains(&b'\n') && text.len() < BLOCK_BYTES && reader.failure.is_none() {
+            let before = text.len();
+            reader.fill(&mut text, BLOCK_BYTES);
+            if text.len() == before {
+                break;
+            }
+        }
+        if !text.is_empty() {
+            let line = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+            let names = csv::cells(line, *delimiter).map(|(names, _)| names).unwrap_or_default();
+            columns.slots = slots(&names, fields).map_err(|problem| problem.about(&self.name))?;
+        }
+        reader.give_back(&text);
+        Ok(())
+    }
+
+    /// Reads the next block into `block`, which was cleared and whose batch has its columns.
+    pub(super) fn next_block(
+        &mut self,
+        rows: &mut RowReader,
+        block: &mut Block,
+        limits: Limits,
+    ) -> Result<()> {
+        let Some(mut reader) = self.reader.take() else {
+            return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
+        };
+        let mut text = std::mem::take(&mut block.batch.text);
+        let mut target = limits.block_bytes;
+        loop {
+            reader.fill(&mut text, target);
+            let complete = reader.is_complete();
+            let consumed = BlockParser::new(rows, &text, self.position, complete, block).parse(&self.records);
+            if consumed > 0 || complete {
+                reader.give_back(&text[consumed..]);
+                text.truncate(consumed);
+                self.advance(block, &text, complete);
+                break;
+            }
+            if let Some(error) = reader.failure.take() {
+                let kind = error.kind();
+                let message = error.to_string();
+                reader.failure = Some(io::Error::new(kind, message.clone()));
+                reader.give_back(&text);
+                self.reader = Some(reader);
+                return Err(self.failed(io::Error::new(kind, message)));
+            }
+            if text.len() >= limits.record_bytes {
+                self.pass_over(&mut reader, &mut text, block, limits)?;
+                break;
+            }
+            if text.len() >= target {
+                target = target.saturating_mul(2).min(limits.record_bytes);
+            }
+        }
+        block.batch.text = text;
+        block.position = self.position;
+        self.finished = block.end_of_partition;
+        let latest = block.batch.times.iter().copied().max().map(EventTime::from_millis);
+        self.max_time = self.max_time.max(latest);
+        self.reader = if self.finished { None } else { Some(reader) };
+        Ok(())
+    }
+
+    /// Moves the position behind `text`.
+    fn advance(&mut self, block: &mut Block, text: &[u8], complete: bool) {
+        let lines = memchr::memchr_iter(b'\n', text).count() as u64;
+        let unended = u64::from(complete && text.last().is_some_and(|&byte| byte != b'\n'));
+        self.position.bytes += text.len() as u64;
+        self.position.records += lines + unended;
+        block.input_bytes += text.len() as u64;
+        block.end_of_partition = complete;
+    }
+
+    /// Rejects a record that is too long. Of a CSV row that spans lines only the first one is given up: most likely
+    /// a quote was never closed, and the lines after it are rows of their own.
+    fn pass_over(
+        &mut self,
+        reader: &mut TextReader,
+        text: &mut Vec<u8>,
+        block: &mut Block,
+        limits: Limits,
+    ) -> Result<()> {
+        let start = self.position;
+        let line = memchr::memchr(b'\n', text).unwrap_or(text.len());
+        let (reason, detail) = if line < text.len() {
+            (
+                RejectReason::BrokenRecord,
+                format!("a quote is not closed: record_bytes_max={}", limits.record_bytes),
+            )
+        } else {
+            (
+                RejectReason::RecordTooLarge,
+                format!("the record is too long: record_bytes_max={}", limits.record_bytes),
+            )
+        };
+        let refusal = Refusal::record(reason, detail);
+        block.rejected.push(refusal.at(start.records + 1, start.bytes, &text[..line]));
+        let mut passed = 0;
+        let mut complete = false;
+        loop {
+            if let Some(length) = memchr::memchr(b'\n', text) {
+                reader.give_back(&text[length + 1..]);
+                passed += length as u64 + 1;
+                break;
+            }
+            passed += text.len() as u64;
+            text.clear();
+            if let Some(error) = reader.failure.take() {
+                return Err(self.failed(error));
+            }
+            complete = reader.is_complete();
+            if complete {
+                break;
+            }
+            reader.fill(text, limits.block_bytes);
+        }
+        text.clear();
+        self.position = Position { bytes: start.bytes + passed, records: start.records + 1 };
+        block.input_bytes += passed;
+        block.end_of_partition = complete;
+        Ok(())
+    }
+
+    pub(super) fn unreadable(&self, error: io::Error) -> Error {
+        let message = format!("cannot open the input: path={}", self.shown());
+        Error::new(ErrorKind::Unavailable, message)
+            .with_remedy("Make it readable for the user that runs the pipeline.")
+            .with_source(error)
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        let (path, bytes, line) = (self.shown(), self.position.bytes, self.position.records + 1);
+        if self.compression == Compression::None {
+            let message = format!("cannot read on: path={path} offset={bytes} line={line}");
+            let remedy =
+                "See to the disk or mount, then run again: reading goes on where the last checkpoint stands.";
+            return Error::new(ErrorKind::Unavailable, message).with_remedy(remedy).with_source(error);
+        }
+        let message = format!(
+            "the compressed input is cut short or damaged; what came before was read: path={path} \
+             decompressed_offset={bytes} line={line}"
+        );
+        let remedy = "Replace it by the whole file, which must begin with the same bytes, and run again: reading goes \
+                      on at this place. Or take what can be saved into a new file, and read that from the start.";
+        Error::new(ErrorKind::Invalid, message).with_remedy(remedy).with_source(error)
+    }
+
+    pub(super) fn shorter(&self) -> Error {
+        let (path, bytes) = (self.shown(), self.position.bytes);
+        let message =
+            format!("the input is shorter than what was read of it: path={path} read_bytes={bytes}");
+        Error::new(ErrorKind::Incompatible, message).with_remedy(CHOICES)
+    }
+
+    pub(super) fn replaced(&self) -> Error {
+        let message = format!("the input is not the one that was read before: path={}", self.shown());
+        Error::new(ErrorKind::Incompatible, message).with_remedy(CHOICES)
+    }
+
+    fn shown(&self) -> String {
+        self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
+    }
+}
+
+/// What can be done when an input is not what it was.
+pub(super) const CHOICES: &str = "Put the original input back; or give the new one another name, so that it is read as \
+                                  a new file; or start over with another state directory.";
+
+/// A header that does not name what is needed.
+#[derive(Debug)]
+pub(super) struct MissingColumn {
+    message: String,
+    remedy: String,
+}
+
+impl MissingColumn {
+    pub(super) fn about(self, file: &str) -> Error {
+        let message = format!("{}: file={file}", self.message);
+        Error::new(ErrorKind::Invalid, message).with_remedy(self.remedy)
+    }
+}
+
+/// Which of `fields` each of the columns holds. Every field must have its column, and only one.
+pub(super) fn slots(names: &[String], fields: &[String]) -> Result<Vec<Option<usize>>, MissingColumn> {
+    for field in fields {
+        match names.iter().filter(|name| *name == field).count() {
+            1 => {}
+            0 => {
+                let message = format!("there is no column `{field}`");
+                let remedy = match closest(field, names.iter().map(String::as_str)) {
+                    Some(near) => format!("Did you mean `{near}`?"),
+                    None => {
+                        format!("The columns are: {}. Check `delimiter` and `header` too.", names.join(", "))
+                    }
+                };
+                return Err(MissingColumn { message, remedy });
+            }
+            _ => {
+                let message = format!("there are several columns `{field}`");
+                return Err(MissingColumn { message, remedy: "Give each column its own name.".to_owned() });
+            }
+        }
+    }
+    Ok(names.iter().map(|name| fields.iter().position(|field| field == name)).collect())
+}

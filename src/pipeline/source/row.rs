@@ -1,0 +1,284 @@
+//! From the tokens of one record to one event: filters, time, keys, values, in this order.
+//!
+//! A record becomes an event in all columns or in none. Knows no file and no format.
+
+use super::number::{Integer, float, integer};
+use super::plan::{ParsePlan, ValueField};
+use super::reject::{Refusal, RejectReason, shown};
+use super::time::TimeReader;
+use super::token::{Kind, Token};
+use crate::codec::KeyWriter;
+use crate::operator::{EventBatch, KeyColumn, ValueColumn};
+use crate::pipeline::config::{Bound, Filter, InputType, KeyField, KeyType, Scalar};
+
+/// Longest key, in bytes as stored.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// What became of a record.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// An event was added to the batch.
+    Event,
+    /// A filter said no.
+    Filtered,
+    /// It cannot become an event.
+    Refused(Refusal),
+}
+
+/// A plan with its fields resolved to slots of the token list.
+#[derive(Clone, Debug)]
+pub(super) struct RowReader {
+    /// Names of the slots.
+    pub(super) fields: Vec<String>,
+    /// The current record's values, one per slot.
+    pub(super) tokens: Vec<Token>,
+    pub(super) time: TimeReader,
+    pub(super) scratch: Vec<u8>,
+    plan: ParsePlan,
+    time_slot: usize,
+    key_slots: Vec<Vec<usize>>,
+    value_slots: Vec<usize>,
+    filter_slots: Vec<usize>,
+}
+
+impl RowReader {
+    pub(super) fn new(plan: ParsePlan) -> Self {
+        let fields = plan.fields();
+        // Every name the plan holds is in the list that was made from it.
+        let slot = |field: &String| fields.iter().position(|known| known == field).unwrap_or(0);
+        let key_slots =
+            plan.keys.iter().map(|key| key.iter().map(|part| slot(&part.field)).collect()).collect();
+        let value_slots = plan.values.iter().map(|value| slot(&value.field)).collect();
+        let filter_slots = plan.filters.iter().map(|filter| slot(&filter.field)).collect();
+        let time_slot = slot(&plan.time.field);
+        let tokens = vec![Token::ABSENT; fields.len()];
+        let time = TimeReader::new(plan.time.clone());
+        Self {
+            fields,
+            tokens,
+            time,
+            scratch: Vec::new(),
+            plan,
+            time_slot,
+            key_slots,
+            value_slots,
+            filter_slots,
+        }
+    }
+
+    /// Gives a batch the columns of the plan.
+    pub(super) fn prepare(&self, batch: &mut EventBatch) {
+        batch.clear();
+        batch.keys.resize_with(self.plan.keys.len(), KeyColumn::default);
+        let column = |input: Option<InputType>| match input {
+            Some(InputType::Float) => ValueColumn::float(),
+            Some(InputType::Int) | None => ValueColumn::int(),
+        };
+        let fits = |(value, known): (&ValueField, &ValueColumn)| {
+            std::mem::discriminant(&column(value.input)) == std::mem::discriminant(known)
+        };
+        if batch.values.len() != self.plan.values.len()
+            || !self.plan.values.iter().zip(&batch.values).all(fits)
+        {
+            batch.values = self.plan.values.iter().map(|value| column(value.input)).collect();
+        }
+    }
+
+    /// Adds the current record to the columns of `batch`, except its record number and place.
+    pub(super) fn push(&mut self, text: &[u8], batch: &mut EventBatch) -> Outcome {
+        for (filter, &slot) in self.plan.filters.iter().zip(&self.filter_slots) {
+            match passes(filter, self.tokens[slot], text, &mut self.scratch) {
+                Ok(true) => {}
+                Ok(false) => return Outcome::Filtered,
+                Err(refusal) => return Outcome::Refused(refusal),
+            }
+        }
+        let events = batch.times.len();
+        match self.try_push(text, batch) {
+            Ok(time) => {
+                batch.times.push(time);
+                Outcome::Event
+            }
+            Err(refusal) => {
+                batch.values.iter_mut().for_each(|column| column.truncate(events));
+                batch.keys.iter_mut().for_each(|column| column.truncate(events));
+                Outcome::Refused(refusal)
+            }
+        }
+    }
+
+    fn try_push(&mut self, text: &[u8], batch: &mut EventBatch) -> Result<i64, Refusal> {
+        let time = self.time.read(text, self.tokens[self.time_slot], &mut self.scratch)?;
+        for (value, (&slot, column)) in
+            self.plan.values.iter().zip(self.value_slots.iter().zip(&mut batch.values))
+        {
+            push_value(&value.field, value.input, self.tokens[slot], text, column)?;
+        }
+        for ((key, slots), column) in self.plan.keys.iter().zip(&self.key_slots).zip(&mut batch.keys) {
+            let parts = key.iter().zip(slots.iter().map(|&slot| self.tokens[slot]));
+            push_key(parts, key.len(), text, column, &mut self.scratch)?;
+        }
+        Ok(time)
+    }
+}
+
+fn push_key<'a>(
+    parts: impl Iterator<Item = (&'a KeyField, Token)>,
+    components: usize,
+    text: &[u8],
+    column: &mut KeyColumn,
+    scratch: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let bytes = column.open_key();
+    let start = bytes.len();
+    let mut writer = KeyWriter::new(bytes, components);
+    for (part, token) in parts {
+        let refuse = |reason, detail: String| Err(Refusal::field(reason, &part.field, detail));
+        let raw = token.raw(text);
+        if raw.len() > KEY_BYTES_MAX {
+            return refuse(RejectReason::KeyTooLong, too_long(raw.len()));
+        }
+        match (token.kind, part.key_type) {
+            (Kind::Absent, _) => {
+                return refuse(RejectReason::MissingKey, "the record has no such field".to_owned());
+            }
+            (Kind::Null, _) => return refuse(RejectReason::NullKey, "the key is null".to_owned()),
+            (Kind::Compound, _) => {
+                return refuse(RejectReason::WrongType, format!("`{}` cannot be a key", shown(raw)));
+            }
+            (Kind::Cell, KeyType::Int) if raw.is_empty() => {
+                return refuse(RejectReason::NullKey, "the key is empty".to_owned());
+            }
+            (kind, KeyType::Int) => {
+                let value = whole(&part.field, kind, raw)?;
+                writer.push(itoa::Buffer::new().format(value).as_bytes());
+            }
+            (Kind::EscapedText | Kind::QuotedCell, KeyType::Text) => match token.unescaped(text, scratch) {
+                Some(key) => writer.push(key),
+                None => {
+                    let detail = format!("`{}` holds half a surrogate pair", shown(raw));
+                    return refuse(RejectReason::BrokenRecord, detail);
+                }
+            },
+            (_, KeyType::Text) => writer.push(raw),
+        }
+    }
+    let length = column.open_key().len() - start;
+    if length > KEY_BYTES_MAX {
+        return Err(Refusal::record(RejectReason::KeyTooLong, too_long(length)));
+    }
+    column.finish_key();
+    Ok(())
+}
+
+fn too_long(length: usize) -> String {
+    format!("the key is too long: bytes={length} bytes_max={KEY_BYTES_MAX}")
+}
+
+fn push_value(
+    field: &str,
+    input: Option<InputType>,
+    token: Token,
+    text: &[u8],
+    column: &mut ValueColumn,
+) -> Result<(), Refusal> {
+    let raw = token.raw(text);
+    match (token.kind, input) {
+        (Kind::Absent | Kind::Null, _) => column.push_null(),
+        (Kind::Cell, _) if raw.is_empty() => column.push_null(),
+        (_, None) => column.push_int(1),
+        (kind, Some(InputType::Int)) => column.push_int(whole(field, kind, raw)?),
+        (kind, Some(InputType::Float)) => {
+            column.push_float(decimal(field, kind, raw)?);
+        }
+    }
+    Ok(())
+}
+
+/// The integer that a value stands for.
+fn whole(field: &str, kind: Kind, raw: &[u8]) -> Result<i64, Refusal> {
+    if !matches!(kind, Kind::Number | Kind::Cell) {
+        return Err(not_a_number(field, kind, raw));
+    }
+    let (reason, problem) = match integer(raw) {
+        Integer::Exact(value) => return Ok(value),
+        Integer::TooLarge => (RejectReason::IntegerOutOfRange, "does not fit into 64 bits"),
+        Integer::Fraction => (RejectReason::NotAnInteger, "is not written as an integer"),
+        Integer::NotANumber => return Err(not_a_number(field, kind, raw)),
+    };
+    Err(Refusal::field(reason, field, format!("`{}` {problem}", shown(raw))))
+}
+
+/// The float that a value stands for.
+fn decimal(field: &str, kind: Kind, raw: &[u8]) -> Result<f64, Refusal> {
+    if !matches!(kind, Kind::Number | Kind::Cell) {
+        return Err(not_a_number(field, kind, raw));
+    }
+    match float(raw) {
+        Some(value) if value.is_finite() => Ok(value),
+        Some(_) => {
+            let detail = format!("`{}` is beyond double precision", shown(raw));
+            Err(Refusal::field(RejectReason::FloatOutOfRange, field, detail))
+        }
+        None => Err(not_a_number(field, kind, raw)),
+    }
+}
+
+fn not_a_number(field: &str, kind: Kind, raw: &[u8]) -> Refusal {
+    let text = matches!(kind, Kind::Text | Kind::EscapedText);
+    if text && float(raw).is_some() {
+        let detail = format!("\"{}\" is a number written as text", shown(raw));
+        return Refusal::field(RejectReason::NumberAsString, field, detail);
+    }
+    Refusal::field(RejectReason::WrongType, field, format!("`{}` is not a number", shown(raw)))
+}
+
+fn passes(filter: &Filter, token: Token, text: &[u8], scratch: &mut Vec<u8>) -> Result<bool, Refusal> {
+    let raw = token.raw(text);
+    let null =
+        matches!(token.kind, Kind::Absent | Kind::Null) || (token.kind == Kind::Cell && raw.is_empty());
+    if null {
+        // An empty CSV field is also the empty text.
+        let empty_wanted = matches!(&filter.equals, Some(Scalar::Text(wanted)) if wanted.is_empty());
+        return Ok(!filter.not_null && empty_wanted && token.kind == Kind::Cell);
+    }
+    if filter.min.is_some() || filter.max.is_some() {
+        let number = number_of(&filter.field, token.kind, raw)?;
+        let below = filter.min.is_some_and(|min| compare(number, min).is_lt());
+        let above = filter.max.is_some_and(|max| compare(number, max).is_gt());
+        if below || above {
+            return Ok(false);
+        }
+    }
+    match &filter.equals {
+        None => Ok(true),
+        Some(Scalar::Text(wanted)) => match token.kind {
+            Kind::Text | Kind::EscapedText | Kind::Cell | Kind::QuotedCell => {
+                Ok(token.unescaped(text, scratch) == Some(wanted.as_bytes()))
+            }
+            _ => Ok(false),
+        },
+        Some(Scalar::Number(wanted)) => {
+            Ok(number_of(&filter.field, token.kind, raw).is_ok_and(|number| compare(number, *wanted).is_eq()))
+        }
+        Some(Scalar::Bool(wanted)) => {
+            let word: &[u8] = if *wanted { b"true" } else { b"false" };
+            Ok(matches!(token.kind, Kind::Bool | Kind::Cell) && raw == word)
+        }
+    }
+}
+
+fn number_of(field: &str, kind: Kind, raw: &[u8]) -> Result<Bound, Refusal> {
+    match integer(raw) {
+        Integer::Exact(value) if matches!(kind, Kind::Number | Kind::Cell) => Ok(Bound::Int(value)),
+        _ => decimal(field, kind, raw).map(Bound::Float),
+    }
+}
+
+/// Integers are compared exactly, others by their nearest floats. Both sides are finite.
+fn compare(left: Bound, right: Bound) -> std::cmp::Ordering {
+    match (left, right) {
+        (Bound::Int(left), Bound::Int(right)) => left.cmp(&right),
+        _ => left.as_float().partial_cmp(&right.as_float()).unwrap_or(std::cmp::Ordering::Less),
+    }
+}

@@ -1,0 +1,548 @@
+//! Sources as a whole: formats, compressions, cuts, order, resumption, bad input.
+
+use std::io::Write;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::operator::ValueColumn;
+use crate::pipeline::config::PipelineConfig;
+
+/// A pipeline over `path` with extra lines for `[source]`.
+fn config(directory: &Path, path: &str, extra: &str) -> PipelineConfig {
+    let text = format!(
+        r#"name = "t"
+[source]
+path = {path}
+{extra}
+[watermark]
+delay = "0s"
+[state]
+directory = "state"
+[[window]]
+name = "w"
+key = ["k"]
+type = "tumbling"
+size = "1s"
+mode = "append"
+aggregates = [
+  {{ name = "rows", function = "count" }},
+  {{ name = "sum", function = "sum", field = "v", type = "int" }},
+  {{ name = "mean", function = "avg", field = "f", type = "float" }},
+  {{ name = "present", function = "count", field = "p" }},
+]
+output = {{ path = "out" }}
+"#
+    );
+    PipelineConfig::from_str(&text, &directory.join("t.toml")).unwrap()
+}
+
+const MILLIS: &str = "time = { field = \"ts\", format = \"epoch_ms\" }";
+
+fn open_at(config: &PipelineConfig, resume: &[PartitionResume], limits: Limits) -> Result<FileSource> {
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let mut source = FileSource::open(&config.source, ParsePlan::of(config).0, resume, clock)?;
+    source.limits = limits;
+    Ok(source)
+}
+
+fn open(config: &PipelineConfig) -> Result<FileSource> {
+    open_at(config, &[], Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX })
+}
+
+/// Everything a run saw, in order, as text.
+fn read_all(source: &mut FileSource) -> Result<Vec<String>> {
+    let (mut seen, mut spare) = (Vec::new(), None);
+    while let Some(block) = source.next_block(spare.take())? {
+        describe(source, &block, &mut seen);
+        spare = Some(block);
+    }
+    Ok(seen)
+}
+
+fn describe(source: &FileSource, block: &Block, seen: &mut Vec<String>) {
+    let name = &source.partitions()[block.partition.0 as usize].resume.name;
+    let mut records = Vec::new();
+    let batch = &block.batch;
+    for index in 0..batch.len() {
+        let key = String::from_utf8_lossy(batch.keys[0].get(index)).into_owned();
+        let values: Vec<String> = batch.values.iter().map(|column| shown(column, index)).collect();
+        let text = String::from_utf8_lossy(batch.text_of(index).unwrap());
+        let event = format!("{} {key:?} {} <{text}>", batch.times[index], values.join(","));
+        records.push((batch.records[index], event));
+    }
+    for rejected in &block.rejected {
+        let field = rejected.field.as_deref().unwrap_or("-");
+        let text = String::from_utf8_lossy(&rejected.text);
+        let offset = rejected.byte_offset;
+        records.push((rejected.record, format!("{} {field} @{offset} <{text}>", rejected.reason)));
+    }
+    records.sort();
+    seen.extend(records.into_iter().map(|(record, text)| format!("{name}:{record} {text}")));
+}
+
+fn shown(column: &ValueColumn, index: usize) -> String {
+    match column {
+        ValueColumn::Int { values, validity } if validity.is_present(index) => values[index].to_string(),
+        ValueColumn::Float { values, validity } if validity.is_present(index) => {
+            format!("{:?}", values[index])
+        }
+        _ => "null".to_owned(),
+    }
+}
+
+fn put(directory: &Path, name: &str, bytes: &[u8]) {
+    std::fs::File::create(directory.join(name)).unwrap().write_all(bytes).unwrap();
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn lines(count: i64, from: i64) -> String {
+    (0..count).map(|i| format!("{{\"ts\":{},\"k\":\"k{}\",\"v\":{i}}}\n", from + i * 10, i % 3)).collect()
+}
+
+fn read_text(text: &[u8], name: &str, extra: &str) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), name, text);
+    let config = config(directory.path(), &format!("{name:?}"), extra);
+    read_all(&mut open(&config).unwrap()).unwrap()
+}
+
+#[test]
+fn each_kind_of_bad_record_is_rejected_by_name_and_the_rest_is_read() {
+    let cases: &[(&str, &str)] = &[
+        (r#"{"ts":5,"k":"a","v":1,"f":0.5,"p":"x"}"#, "5 \"a\" 1,0.5,1"),
+        (r#"{"ts":5,"k":"a""#, "broken_record -"),
+        (r#"[1]"#, "broken_record -"),
+        (r#"{"ts":null,"k":"a","v":100}"#, "null_timestamp ts"),
+        (r#"{"k":"a"}"#, "missing_timestamp ts"),
+        (r#"{"ts":"yesterday","k":"a"}"#, "unparsable_timestamp ts"),
+        (r#"{"ts":"5","k":"a"}"#, "number_as_string ts"),
+        (r#"{"ts":5,"v":1}"#, "missing_key k"),
+        (r#"{"ts":5,"k":null}"#, "null_key k"),
+        (r#"{"ts":5,"k":{}}"#, "wrong_type k"),
+        (r#"{"ts":5,"k":"\ud800"}"#, "broken_record k"),
+        (r#"{"ts":5,"k":"","v":null}"#, "5 \"\" null,null,null"),
+        (r#"{"ts":5,"k":1.50}"#, "5 \"1.50\" null,null,null"),
+        (r#"{"ts":5,"k":true,"p":false}"#, "5 \"true\" null,null,1"),
+        (r#"{"ts":5,"k":"q\"\u00e9"}"#, "5 \"q\\\"é\" null,null,null"),
+        (r#"{"ts":5,"k":"a","v":"12"}"#, "number_as_string v"),
+        (r#"{"ts":5,"k":"a","v":"twelve"}"#, "wrong_type v"),
+        (r#"{"ts":5,"k":"a","v":3.0}"#, "not_an_integer v"),
+        (r#"{"ts":5,"k":"a","v":9223372036854775808}"#, "integer_out_of_range v"),
+        (r#"{"ts":5,"k":"a","v":-9223372036854775808}"#, "5 \"a\" -9223372036854775808,null,null"),
+        (r#"{"ts":5,"k":"a","f":1e999}"#, "float_out_of_range f"),
+        (r#"{"ts":5,"k":"a","f":7}"#, "5 \"a\" null,7.0,null"),
+        (r#"{"ts":5,"k":"a","f":NaN}"#, "broken_record -"),
+        (r#"{"ts":5,"k":"a","f":"1.5"}"#, "number_as_string f"),
+        ("", ""),
+        (r#"{"ts":7,"k":"z"}"#, "7 \"z\" null,null,null"),
+    ];
+    let text: String = cases.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let mut offset = 0;
+    let mut expected = Vec::new();
+    for (index, (line, outcome)) in cases.iter().enumerate() {
+        if !line.is_empty() {
+            let rejected = outcome.starts_with(|first: char| first.is_ascii_lowercase());
+            let at = if rejected { format!(" @{offset}") } else { String::new() };
+            expected.push(format!("in.jsonl:{} {outcome}{at} <{line}>", index + 1));
+        }
+        offset += line.len() + 1;
+    }
+    assert_eq!(read_text(text.as_bytes(), "in.jsonl", MILLIS), expected);
+}
+
+#[test]
+fn csv_cells_follow_the_same_rules() {
+    let text = "\u{feff}k,ts,\"v\",f,p\r\na,5,1,0.5,x\r\n\r\n\"b\nb\",6,,,\r\nc,7,NA,,\r\n,8,1,,\r\nd,,1,,\r\ne,9,1\r\nf,10,2.5,,\r\n";
+    let found = read_text(text.as_bytes(), "in.csv", MILLIS);
+    let expected = [
+        "in.csv:2 5 \"a\" 1,0.5,1 <a,5,1,0.5,x>",
+        "in.csv:4 6 \"b\\nb\" null,null,null <\"b\nb\",6,,,>",
+        "in.csv:6 wrong_type v @44 <c,7,NA,,>",
+        "in.csv:7 8 \"\" 1,null,null <,8,1,,>",
+        "in.csv:8 null_timestamp ts @62 <d,,1,,>",
+        "in.csv:9 broken_record - @70 <e,9,1>",
+        "in.csv:10 not_an_integer v @77 <f,10,2.5,,>",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn line_ends_bom_blank_and_last_lines_do_not_matter() {
+    let text = b"\xef\xbb\xbf{\"ts\":1,\"k\":\"a\"}\r\n\n  \r\n{\"ts\":2,\"k\":\"b\"}";
+    let found = read_text(text, "in.jsonl", MILLIS);
+    let expected = [
+        "in.jsonl:1 1 \"a\" null,null,null <{\"ts\":1,\"k\":\"a\"}>",
+        "in.jsonl:4 2 \"b\" null,null,null <{\"ts\":2,\"k\":\"b\"}>",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn text_that_is_not_utf8_is_rejected_line_by_line() {
+    let found = read_text(b"{\"ts\":1,\"k\":\"\xff\"}\n{\"ts\":2,\"k\":\"b\"}\n", "in.jsonl", MILLIS);
+    assert!(found[0].starts_with("in.jsonl:1 broken_record - @0"), "{found:?}");
+    assert!(found[1].starts_with("in.jsonl:2 2 \"b\""), "{found:?}");
+}
+
+#[test]
+fn filtered_rows_are_counted_and_neither_events_nor_rejects() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "{\"ts\":1,\"k\":\"a\",\"v\":5}\n{\"ts\":2,\"k\":\"a\",\"v\":null}\n{\"ts\":3,\"k\":\"a\"}\n\
+                {\"ts\":4,\"k\":\"b\",\"v\":5}\n{\"ts\":5,\"k\":\"a\",\"v\":11}\n{\"ts\":null,\"k\":\"a\",\"v\":11}\n\
+                {\"ts\":6,\"k\":\"a\",\"v\":\"5\"}\n";
+    put(directory.path(), "in.jsonl", text.as_bytes());
+    let filters = format!(
+        "{MILLIS}\nfilter = [{{ field = \"v\", min = -1, max = 10.5 }}, {{ field = \"k\", equals = \"a\" }}]"
+    );
+    let config = config(directory.path(), "\"in.jsonl\"", &filters);
+    let block = open(&config).unwrap().next_block(None).unwrap().unwrap();
+    assert_eq!(block.batch.times, [1]);
+    assert_eq!(block.filtered, 5);
+    assert_eq!(block.rejected.len(), 1);
+    assert_eq!(block.rejected[0].reason, RejectReason::NumberAsString);
+}
+
+#[test]
+fn compressed_files_of_several_members_read_like_plain_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (lines(2_000, 0), lines(2_000, 50_000));
+    put(directory.path(), "x.jsonl", format!("{a}{b}").as_bytes());
+    put(directory.path(), "x.jsonl.gz", &[gzip(a.as_bytes()), gzip(b.as_bytes())].concat());
+    let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
+    put(directory.path(), "x.jsonl.zst", &[zstd(&a), zstd(&b)].concat());
+    let read = |name: &str| {
+        let config = config(directory.path(), &format!("{name:?}"), MILLIS);
+        let seen = read_all(&mut open(&config).unwrap()).unwrap();
+        seen.into_iter().map(|line| line.split_once(':').unwrap().1.to_owned()).collect::<Vec<_>>()
+    };
+    let plain = read("x.jsonl");
+    assert_eq!(plain.len(), 4_000);
+    assert_eq!(read("x.jsonl.gz"), plain);
+    assert_eq!(read("x.jsonl.zst"), plain);
+}
+
+#[test]
+fn a_compressed_file_cut_short_gives_what_it_has_and_then_an_error_with_the_place() {
+    let text = lines(20_000, 0);
+    let whole = [
+        ("x.jsonl.gz", gzip(text.as_bytes())),
+        ("x.jsonl.zst", zstd::encode_all(text.as_bytes(), 1).unwrap()),
+    ];
+    for (name, bytes) in whole {
+        let directory = tempfile::tempdir().unwrap();
+        put(directory.path(), name, &bytes[..bytes.len() * 3 / 4]);
+        let config = config(directory.path(), &format!("{name:?}"), MILLIS);
+        let mut source = open(&config).unwrap();
+        let mut events = 0;
+        let error = loop {
+            match source.next_block(None) {
+                Ok(block) => events += block.expect("an error comes before the end").batch.len(),
+                Err(error) => break error,
+            }
+        };
+        assert!(events > 5_000 && events < 20_000, "{name}: {events}");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("decompressed_offset="), "{error}");
+        assert_eq!(source.next_block(None).unwrap_err().to_string(), error.to_string());
+        // Once the file is whole, reading goes on without a gap.
+        put(directory.path(), name, &bytes);
+        let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
+        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
+        let mut resumed = open_at(&config, &resume, limits).unwrap();
+        assert_eq!(events + read_all(&mut resumed).unwrap().len(), 20_000);
+    }
+}
+
+#[test]
+fn a_record_beyond_the_limit_is_rejected_and_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = format!("{{\"ts\":2,\"k\":\"{}\"}}", "x".repeat(500));
+    let text = format!("{{\"ts\":1,\"k\":\"a\"}}\n{long}\n{{\"ts\":3,\"k\":\"b\"}}\n{long}");
+    put(directory.path(), "in.jsonl", text.as_bytes());
+    let config = config(directory.path(), "\"in.jsonl\"", MILLIS);
+    let mut source = open_at(&config, &[], Limits { block_bytes: 32, record_bytes: 256 }).unwrap();
+    let seen = read_all(&mut source).unwrap();
+    assert_eq!(seen.len(), 4);
+    assert!(seen[1].starts_with("in.jsonl:2 record_too_large - @17"), "{}", seen[1]);
+    assert!(seen[2].starts_with("in.jsonl:3 3 \"b\""), "{}", seen[2]);
+    assert!(seen[3].starts_with("in.jsonl:4 record_too_large"), "{}", seen[3]);
+    let end = &source.partitions()[0].resume;
+    assert_eq!((end.position.bytes, end.position.records), (text.len() as u64, 4));
+}
+
+#[test]
+fn a_quote_that_is_never_closed_costs_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows: String = (0..50).map(|i| format!("{i},k,1,,\n")).collect();
+    put(directory.path(), "in.csv", format!("ts,k,v,f,p\n1,\"k,1,,\n{rows}").as_bytes());
+    let config = config(directory.path(), "\"in.csv\"", MILLIS);
+    let mut source = open_at(&config, &[], Limits { block_bytes: 32, record_bytes: 256 }).unwrap();
+    let seen = read_all(&mut source).unwrap();
+    assert!(seen[0].starts_with("in.csv:2 broken_record - @11 <1,\"k,1,,>"), "{}", seen[0]);
+    assert_eq!(seen.len(), 51);
+    assert!(seen[50].starts_with("in.csv:52 49 \"k\""), "{}", seen[50]);
+}
+
+#[test]
+fn a_key_beyond_the_limit_is_rejected() {
+    let text = format!(
+        "{{\"ts\":1,\"k\":\"{}\"}}\n{{\"ts\":1,\"k\":\"{}\"}}\n",
+        "x".repeat(65_537),
+        "y".repeat(65_536)
+    );
+    let seen = read_text(text.as_bytes(), "in.jsonl", MILLIS);
+    assert!(seen[0].starts_with("in.jsonl:1 key_too_long k"), "{}", &seen[0][..80]);
+    assert!(seen[1].starts_with("in.jsonl:2 1 \"yyy"), "{}", &seen[1][..80]);
+}
+
+#[test]
+fn files_are_read_in_the_order_of_their_events() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "f1.jsonl", b"{\"ts\":100,\"k\":\"a\"}\n{\"ts\":105,\"k\":\"a\"}\n");
+    put(
+        directory.path(),
+        "f2.jsonl",
+        b"{\"ts\":1,\"k\":\"a\"}\n{\"ts\":2,\"k\":\"a\"}\n{\"ts\":103,\"k\":\"a\"}\n",
+    );
+    let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+    let mut source = open_at(&config, &[], Limits { block_bytes: 20, record_bytes: 256 }).unwrap();
+    let seen = read_all(&mut source).unwrap();
+    let order: Vec<&str> = seen.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(order, ["f1.jsonl:1", "f2.jsonl:1", "f2.jsonl:2", "f2.jsonl:3", "f1.jsonl:2"]);
+}
+
+#[test]
+fn single_reads_file_after_file_under_one_watermark() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "b.jsonl", lines(5, 0).as_bytes());
+    put(directory.path(), "a.jsonl", lines(5, 1_000).as_bytes());
+    let config = config(directory.path(), "\"*.jsonl\"", &format!("{MILLIS}\npartitions = \"single\""));
+    let mut source = open_at(&config, &[], Limits { block_bytes: 64, record_bytes: 256 }).unwrap();
+    let mut ends = Vec::new();
+    while let Some(block) = source.next_block(None).unwrap() {
+        assert_eq!(block.batch.partition, PartitionId(0));
+        if block.end_of_partition {
+            ends.push((block.partition, block.end_of_watermark));
+        }
+    }
+    assert_eq!(ends, [(PartitionId(0), None), (PartitionId(1), Some(PartitionId(0)))]);
+}
+
+/// Reads to the end, and for each block what a checkpoint after it would remember and what came before it.
+fn checkpoints(source: &mut FileSource) -> (Vec<String>, Vec<(usize, Vec<PartitionResume>)>) {
+    let (mut seen, mut points) = (Vec::new(), Vec::new());
+    while let Some(block) = source.next_block(None).unwrap() {
+        describe(source, &block, &mut seen);
+        points.push((seen.len(), source.partitions().iter().map(|info| info.resume.clone()).collect()));
+    }
+    (seen, points)
+}
+
+#[test]
+fn resuming_after_any_block_reads_on_as_if_nothing_had_happened() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "a.jsonl", lines(40, 0).as_bytes());
+    put(directory.path(), "b.jsonl.gz", &gzip(lines(40, 105).as_bytes()));
+    put(directory.path(), "c.jsonl.zst", &zstd::encode_all(lines(40, 37).as_bytes(), 1).unwrap());
+    put(directory.path(), "d.jsonl", b"");
+    let config = config(directory.path(), "\"*.jsonl*\"", &format!("{MILLIS}\nformat = \"jsonl\""));
+    let limits = Limits { block_bytes: 100, record_bytes: 1_000 };
+    let (straight, points) = checkpoints(&mut open_at(&config, &[], limits).unwrap());
+    assert_eq!(straight.len(), 120);
+    assert!(points.len() > 40);
+    for (seen, resume) in points {
+        let rest = read_all(&mut open_at(&config, &resume, limits).unwrap()).unwrap();
+        assert_eq!(rest, straight[seen..]);
+    }
+}
+
+#[test]
+fn csv_resumes_behind_its_header() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows: String = (0..30).map(|i| format!("{i},\"k\n{i}\",{i},,\r\n")).collect();
+    let text = format!("ts,k,v,f,p\r\n{rows}");
+    put(directory.path(), "a.csv", text.as_bytes());
+    put(directory.path(), "b.csv.gz", &gzip(text.as_bytes()));
+    let config = config(directory.path(), "[\"*.csv\", \"*.csv.gz\"]", MILLIS);
+    let limits = Limits { block_bytes: 50, record_bytes: 1_000 };
+    let (straight, points) = checkpoints(&mut open_at(&config, &[], limits).unwrap());
+    assert_eq!(straight.len(), 60);
+    for (seen, resume) in points {
+        let rest = read_all(&mut open_at(&config, &resume, limits).unwrap()).unwrap();
+        assert_eq!(rest, straight[seen..]);
+    }
+}
+
+#[test]
+fn standard_input_is_skipped_to_where_it_was_left_and_recognised() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), "\"-\"", &format!("{MILLIS}\nformat = \"jsonl\""));
+    let text = lines(30, 0);
+    let open = |text: &str, resume: &[PartitionResume]| {
+        let stream = std::io::Cursor::new(text.to_owned().into_bytes());
+        let clock = Arc::new(ManualClock::at(0));
+        let plan = ParsePlan::of(&config).0;
+        let source = FileSource::open_with_stdin(&config.source, plan, resume, clock, Box::new(stream));
+        source.map(|mut source| {
+            source.limits = Limits { block_bytes: 100, record_bytes: 1_000 };
+            source
+        })
+    };
+    let (straight, points) = checkpoints(&mut open(&text, &[]).unwrap());
+    assert_eq!(straight.len(), 30);
+    for (seen, resume) in &points {
+        assert_eq!(read_all(&mut open(&text, resume).unwrap()).unwrap(), straight[*seen..]);
+    }
+    let (_, resume) = &points[0];
+    let error = open(&lines(30, 7), resume).unwrap().next_block(None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    let error = open(&text[..10], resume).unwrap().next_block(None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+}
+
+#[test]
+fn replaced_shortened_and_missing_files_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = lines(40, 0);
+    put(directory.path(), "a.jsonl", text.as_bytes());
+    put(directory.path(), "b.jsonl", lines(1, 0).as_bytes());
+    let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+    let limits = Limits { block_bytes: 100, record_bytes: 1_000 };
+    let (_, points) = checkpoints(&mut open_at(&config, &[], limits).unwrap());
+    let resume = &points[8].1;
+    let refused = |resume: &[PartitionResume]| open_at(&config, resume, limits).unwrap_err();
+
+    put(directory.path(), "a.jsonl", lines(40, 1).as_bytes());
+    let error = refused(resume);
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.to_string().contains("not the one that was read before"), "{error}");
+    assert!(error.remedy().is_some());
+
+    // A file whose head is the same and that lost its end.
+    let mut short = points.last().unwrap().1.clone();
+    short[0].identity =
+        Some(SourceIdentity { head_bytes: 4, head_crc32: crc32fast::hash(&text.as_bytes()[..4]) });
+    put(directory.path(), "a.jsonl", &text.as_bytes()[..200]);
+    let error = refused(&short);
+    assert!(error.to_string().contains("shorter than what was read"), "{error}");
+
+    std::fs::remove_file(directory.path().join("a.jsonl")).unwrap();
+    let error = refused(resume);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("gone before it was read"), "{error}");
+    // A file that was finished may go; its entry stays, so that it is not read again when it comes back.
+    let finished = open_at(&config, &points.last().unwrap().1, limits).unwrap();
+    assert_eq!(finished.partitions().len(), 2);
+    assert!(finished.partitions()[0].resume.finished);
+}
+
+#[test]
+fn new_files_and_grown_files_are_read_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "m.jsonl", lines(3, 0).as_bytes());
+    let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+    let limits = Limits { block_bytes: 100, record_bytes: 1_000 };
+    let (_, points) = checkpoints(&mut open_at(&config, &[], limits).unwrap());
+    let resume = &points.last().unwrap().1;
+    assert!(read_all(&mut open_at(&config, resume, limits).unwrap()).unwrap().is_empty());
+    put(directory.path(), "a.jsonl", lines(1, 0).as_bytes());
+    put(directory.path(), "m.jsonl", lines(4, 0).as_bytes());
+    let mut source = open_at(&config, resume, limits).unwrap();
+    assert!(source.partitions()[1].has_grown);
+    let seen = read_all(&mut source).unwrap();
+    assert_eq!(seen.len(), 2);
+    assert!(seen[0].starts_with("a.jsonl:1 ") && seen[1].starts_with("m.jsonl:4 30 "), "{seen:?}");
+}
+
+#[test]
+fn what_cannot_be_a_source_is_refused_with_place_and_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("sub")).unwrap();
+    put(directory.path(), "in.csv", b"ts,key,v,f,p\n");
+    put(directory.path(), "bad.jsonl.zst", b"not zstd");
+    let refused = |path: &str, extra: &str| {
+        let config = config(directory.path(), path, &format!("{MILLIS}\n{extra}"));
+        open(&config).and_then(|mut source| read_all(&mut source)).unwrap_err()
+    };
+    let error = refused("\"none*.jsonl\"", "");
+    assert!(error.to_string().contains("t.toml:3:8: no file matches"), "{error}");
+    let error = refused("\"sub\"", "format = \"jsonl\"");
+    assert!(error.to_string().contains("this is a directory"), "{error}");
+    assert!(error.remedy().unwrap().contains("sub/*.jsonl"));
+    let error = refused("\"in.csv\"", "");
+    assert!(error.to_string().contains("no column `k`: file=in.csv"), "{error}");
+    assert!(error.remedy().is_some());
+    let error = refused("\"bad.jsonl.zst\"", "");
+    assert!(error.to_string().contains("cut short or damaged"), "{error}");
+}
+
+#[test]
+fn more_files_than_may_be_open_are_read_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = OPEN_FILES_MAX as i64 + 20;
+    for file in 0..files {
+        put(directory.path(), &format!("{file:03}.jsonl"), lines(20, file).as_bytes());
+    }
+    let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+    let mut source = open_at(&config, &[], Limits { block_bytes: 100, record_bytes: 1_000 }).unwrap();
+    let mut events = 0;
+    while let Some(block) = source.next_block(None).unwrap() {
+        events += block.batch.len();
+        let open = source.partitions.iter().filter(|partition| partition.reader.is_some()).count();
+        assert!(open <= OPEN_FILES_MAX);
+    }
+    assert_eq!(events as i64, files * 20);
+}
+
+#[test]
+fn windows_share_columns_and_a_count_shares_the_typed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (plan, windows) = ParsePlan::of(&config(directory.path(), "\"a.jsonl\"", MILLIS));
+    assert_eq!(plan.values.len(), 3);
+    assert_eq!(plan.values[2], ValueField { field: "p".to_owned(), input: None });
+    assert_eq!(windows, [WindowColumns { key: 0, values: vec![None, Some(0), Some(1), Some(2)] }]);
+}
+
+/// Lines that are right, broken or odd, with some line ends.
+fn arbitrary_lines() -> impl Strategy<Value = Vec<u8>> {
+    let good = (0_i64..1_000, "[a-c]", any::<i16>())
+        .prop_map(|(ts, k, v)| format!("{{\"ts\":{ts},\"k\":\"{k}\",\"v\":{v}}}").into_bytes());
+    let line = prop_oneof![
+        6 => good,
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+        1 => Just(b"{\"ts\":1,\"k\":\"\\u00e9\"}".to_vec()),
+        1 => Just(b"1,\"x\"\"\ny\",,,".to_vec()),
+        1 => Just(Vec::new()),
+    ];
+    let end = prop::sample::select(vec![&b"\n"[..], b"\r\n", b"\n\n"]);
+    prop::collection::vec((line, end), 0..25)
+        .prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.to_vec()].concat()).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+    #[test]
+    fn any_cut_into_blocks_gives_the_same_records(text in arbitrary_lines(), cut in 1_usize..200, csv in any::<bool>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let name = if csv { "in.csv" } else { "in.jsonl" };
+        let header = if csv { "csv = { header = false, columns = [\"ts\", \"k\", \"v\", \"f\", \"p\"] }" } else { "" };
+        put(directory.path(), name, &text);
+        let config = config(directory.path(), &format!("{name:?}"), &format!("{MILLIS}\n{header}"));
+        let whole = read_all(&mut open(&config).unwrap()).unwrap();
+        let limits = Limits { block_bytes: cut, record_bytes: RECORD_BYTES_MAX };
+        let (cut, points) = checkpoints(&mut open_at(&config, &[], limits).unwrap());
+        prop_assert_eq!(&cut, &whole);
+        if let Some((seen, resume)) = points.get(points.len() / 2) {
+            let rest = read_all(&mut open_at(&config, resume, limits).unwrap()).unwrap();
+            prop_assert_eq!(rest, &whole[*seen..]);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Event time from a field, in the declared format and no other, and the bounds within which it is believed.
+//!
+//! Formats are never guessed. Whatever is finer than a millisecond is rounded down. A leap second (`:60`) counts as
+//! the last second of its minute. Local times that a zone skips are moved forward by the gap, those it repeats are
+//! taken the first time round.
+
+use jiff::tz::TimeZone;
+
+use super::number::{Integer, integer};
+use super::reject::{Refusal, RejectReason, shown};
+use super::rfc3339;
+use super::token::{Kind, Token};
+use crate::event_time::EventTime;
+use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
+
+/// Years that a time without configured bounds is compared with when another unit is suggested: 1990 to 2100.
+const PLAUSIBLE_MS: std::ops::Range<i64> = 631_152_000_000..4_102_444_800_000;
+
+/// Reads event times.
+#[derive(Clone, Debug)]
+pub(super) struct TimeReader {
+    config: TimeConfig,
+    /// Latest time believed by the wall clock at the start of the block.
+    latest: Option<i64>,
+}
+
+impl TimeReader {
+    pub(super) fn new(config: TimeConfig) -> Self {
+        Self { config, latest: None }
+    }
+
+    /// Takes the wall clock for the records to come.
+    pub(super) fn set_wall_clock(&mut self, wall_millis: i64) {
+        self.latest = self.config.max_ahead.map(|ahead| wall_millis.saturating_add(ahead.as_millis()));
+    }
+
+    /// The event time that `token` stands for, in milliseconds.
+    pub(super) fn read(&self, text: &[u8], token: Token, scratch: &mut Vec<u8>) -> Result<i64, Refusal> {
+        let millis = match token.kind {
+            Kind::Absent => {
+                return Err(self.refuse(RejectReason::MissingTimestamp, "the record has no such field"));
+            }
+            Kind::Null => return Err(self.refuse(RejectReason::NullTimestamp, "the time is null")),
+            Kind::Cell | Kind::QuotedCell if token.start == token.end => {
+                return Err(self.refuse(RejectReason::NullTimestamp, "the time is empty"));
+            }
+            Kind::Bool | Kind::Compound => {
+                return Err(self.unparsable(token.raw(text), "is neither text nor a number"));
+            }
+            Kind::Number => self.number(token.raw(text))?,
+            Kind::Text | Kind::EscapedText => self.text(token, text, scratch)?,
+            Kind::Cell | Kind::QuotedCell => match self.config.format {
+                TimeFormat::Epoch(_) => self.number(token.raw(text))?,
+                _ => self.text(token, text, scratch)?,
+            },
+        };
+        self.check(millis, token.raw(text))
+    }
+
+    fn refuse(&self, reason: RejectReason, detail: impl Into<String>) -> Refusal {
+        Refusal::field(reason, &self.config.field, detail)
+    }
+
+    fn unparsable(&self, text: &[u8], problem: impl std::fmt::Display) -> Refusal {
+        self.refuse(RejectReason::UnparsableTimestamp, format!("`{}` {problem}", shown(text)))
+    }
+
+    fn text(&self, token: Token, text: &[u8], scratch: &mut Vec<u8>) -> Result<i64, Refusal> {
+        let Some(text) = token.unescaped(text, scratch) else {
+            return Err(self.unparsable(token.raw(text), "holds half a surrogate pair"));
+        };
+        match &self.config.format {
+            TimeFormat::Rfc3339 => match rfc3339::millis(text) {
+                Some(millis) => Ok(millis),
+                None => by_library(text)
+                    .map_err(|error| self.unparsable(text, format!("is not RFC 3339: {error}"))),
+            },
+            TimeFormat::Strftime { pattern, zone } => by_pattern(text, pattern, zone.as_ref())
+                .map_err(|error| self.unparsable(text, format!("does not follow `{pattern}`: {error}"))),
+            TimeFormat::Epoch(unit) => {
+                let detail = format!("`{}` is text where {} is a number", shown(text), unit.name());
+                let number = integer(text) != Integer::NotANumber;
+                let reason =
+                    if number { RejectReason::NumberAsString } else { RejectReason::UnparsableTimestamp };
+                Err(self.refuse(reason, detail))
+            }
+        }
+    }
+
+    fn number(&self, text: &[u8]) -> Result<i64, Refusal> {
+        let TimeFormat::Epoch(unit) = self.config.format else {
+            return Err(
+                self.unparsable(text, "is a number where text is declared; numbers are epoch_s … epoch_ns")
+            );
+        };
+        let millis = match (integer(text), unit) {
+            (Integer::Exact(value), _) => to_millis(value, unit),
+            (Integer::TooLarge, _) => None,
+            (Integer::Fraction, EpochUnit::Seconds) => match decimal_millis(text) {
+                Some(millis) => Some(millis),
+                None => return Err(self.unparsable(text, "is not written in plain digits")),
+            },
+            (Integer::Fraction, _) => {
+                return Err(self.unparsable(text, format!("has a fraction where {} is whole", unit.name())));
+            }
+            (Integer::NotANumber, _) => return Err(self.unparsable(text, "is not a number")),
+        };
+        millis.ok_or_else(|| {
+            let detail = format!("`{}` is beyond what event time can hold", shown(text));
+            self.refuse(RejectReason::TimestampOutOfBounds, detail + &self.other_unit(text))
+        })
+    }
+
+    fn check(&self, millis: i64, text: &[u8]) -> Result<i64, Refusal> {
+        let time = EventTime::from_millis(millis);
+        let before =
+            self.config.min.filter(|&min| time < min).map(|min| format!("{time} is before min={min}"));
+        let after = self.config.max.filter(|&max| time > max).map(|max| format!("{time} is after max={max}"));
+        if let Some(detail) = before.or(after) {
+            return Err(self.refuse(RejectReason::TimestampOutOfBounds, detail + &self.other_unit(text)));
+        }
+        match self.latest {
+            Some(latest) if millis > latest => {
+                let ahead = self.config.max_ahead.unwrap_or_default();
+                let detail = format!("{time} is more than max_ahead={ahead} ahead of the clock");
+                Err(self.refuse(RejectReason::TimestampTooFarAhead, detail + &self.other_unit(text)))
+            }
+            _ => Ok(millis),
+        }
+    }
+
+    /// A hint, when the number would be believed in another unit.
+    fn other_unit(&self, text: &[u8]) -> String {
+        let (TimeFormat::Epoch(declared), Integer::Exact(value)) = (&self.config.format, integer(text))
+        else {
+            return String::new();
+        };
+        let low = self.config.min.map_or(PLAUSIBLE_MS.start, EventTime::as_millis);
+        let high = self.config.max.map_or(PLAUSIBLE_MS.end, EventTime::as_millis);
+        let high = self.latest.map_or(high, |latest| high.min(latest));
+        let fits = |unit: &EpochUnit| {
+            unit != declared && to_millis(value, *unit).is_some_and(|millis| (low..=high).contains(&millis))
+        };
+        match EpochUnit::ALL.iter().find(|unit| fits(unit)) {
+            Some(unit) => format!("; it would fit as {}, is `format` right?", unit.name()),
+            None => String::new(),
+        }
+    }
+}
+
+/// Milliseconds of a whole number of units, rounded down; `None` when they do not fit.
+fn to_millis(value: i64, unit: EpochUnit) -> Option<i64> {
+    match unit {
+        EpochUnit::Seconds => value.checked_mul(1_000),
+        EpochUnit::Millis => Some(value),
+        EpochUnit::Micros => Some(EventTime::from_micros(value).as_millis()),
+        EpochUnit::Nanos => Some(EventTime::from_nanos(value).as_millis()),
+    }
+}
+
+/// Milliseconds of decimal seconds such as `1700000000.123`, exact and rounded down. No exponents.
+fn decimal_millis(text: &[u8]) -> Option<i64> {
+    let point = memchr::memchr(b'.', text)?;
+    let (whole, fraction) = (&text[..point], &text[point + 1..]);
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let Integer::Exact(seconds) = integer(whole) else { return None };
+    let place = |index: usize| fraction.get(index).map_or(0, |digit| i64::from(digit - b'0'));
+    let millis = place(0) * 100 + place(1) * 10 + place(2);
+    let finer = fraction.iter().skip(3).any(|&digit| digit != b'0');
+    let whole_millis = seconds.checked_mul(1_000)?;
+    if whole.first() == Some(&b'-') {
+        whole_millis.checked_sub(millis + i64::from(finer))
+    } else {
+        whole_millis.checked_add(millis)
+    }
+}
+
+fn by_library(text: &[u8]) -> Result<i64, String> {
+    let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+    let timestamp: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    floor_millis(timestamp)
+}
+
+fn by_pattern(text: &[u8], pattern: &str, zone: Option<&TimeZone>) -> Result<i64, String> {
+    let parsed = jiff::fmt::strtime::parse(pattern, text).map_err(|error| error.to_string())?;
+    let timestamp = match zone {
+        None => parsed.to_timestamp(),
+        Some(zone) => parsed.to_datetime().and_then(|local| zone.to_ambiguous_timestamp(local).compatible()),
+    };
+    floor_millis(timestamp.map_err(|error| error.to_string())?)
+}
+
+fn floor_millis(timestamp: jiff::Timestamp) -> Result<i64, String> {
+    i64::try_from(timestamp.as_nanosecond().div_euclid(1_000_000)).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_time::Span;
+
+    fn reader(format: TimeFormat) -> TimeReader {
+        let config = TimeConfig { field: "ts".to_owned(), format, min: None, max: None, max_ahead: None };
+        TimeReader::new(config)
+    }
+
+    fn read(reader: &TimeReader, kind: Kind, text: &str) -> Result<i64, Refusal> {
+        reader.read(text.as_bytes(), Token::new(kind, 0, text.len()), &mut Vec::new())
+    }
+
+    fn reason(found: Result<i64, Refusal>) -> RejectReason {
+        found.unwrap_err().reason
+    }
+
+    #[test]
+    fn numbers_are_floored_to_milliseconds() {
+        let cases = [
+            (EpochUnit::Seconds, "1700000000", 1_700_000_000_000),
+            (EpochUnit::Seconds, "1700000000.123", 1_700_000_000_123),
+            (EpochUnit::Seconds, "1700000000.1239999999999", 1_700_000_000_123),
+            (EpochUnit::Seconds, "-0.0005", -1),
+            (EpochUnit::Seconds, "-1.5", -1_500),
+            (EpochUnit::Millis, "-782188372531", -782_188_372_531),
+            (EpochUnit::Micros, "1000500", 1_000),
+            (EpochUnit::Micros, "1000999", 1_000),
+            (EpochUnit::Micros, "-1", -1),
+            (EpochUnit::Nanos, "-1", -1),
+            (EpochUnit::Nanos, "1999999", 1),
+        ];
+        for (unit, text, expected) in cases {
+            for kind in [Kind::Number, Kind::Cell] {
+                assert_eq!(read(&reader(TimeFormat::Epoch(unit)), kind, text), Ok(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_declared_format_is_refused_by_name() {
+        let millis = reader(TimeFormat::Epoch(EpochUnit::Millis));
+        assert_eq!(reason(read(&millis, Kind::Text, "1700000000000")), RejectReason::NumberAsString);
+        assert_eq!(
+            reason(read(&millis, Kind::Text, "2013-01-01T00:00:00Z")),
+            RejectReason::UnparsableTimestamp
+        );
+        assert_eq!(reason(read(&millis, Kind::Number, "1.5")), RejectReason::UnparsableTimestamp);
+        assert_eq!(
+            reason(read(&millis, Kind::Number, "92233720368547758070")),
+            RejectReason::TimestampOutOfBounds
+        );
+        assert_eq!(reason(read(&millis, Kind::Null, "null")), RejectReason::NullTimestamp);
+        assert_eq!(reason(read(&millis, Kind::Cell, "")), RejectReason::NullTimestamp);
+        assert_eq!(reason(read(&millis, Kind::Absent, "")), RejectReason::MissingTimestamp);
+        assert_eq!(reason(read(&millis, Kind::Bool, "true")), RejectReason::UnparsableTimestamp);
+        let seconds = reader(TimeFormat::Epoch(EpochUnit::Seconds));
+        assert_eq!(
+            reason(read(&seconds, Kind::Number, "9223372036854775807")),
+            RejectReason::TimestampOutOfBounds
+        );
+        assert_eq!(reason(read(&seconds, Kind::Number, "1.7e9")), RejectReason::UnparsableTimestamp);
+        let text = reader(TimeFormat::Rfc3339);
+        assert_eq!(reason(read(&text, Kind::Number, "1700000000000")), RejectReason::UnparsableTimestamp);
+        assert_eq!(reason(read(&text, Kind::Text, "2013-01-01T00:00:00")), RejectReason::UnparsableTimestamp);
+    }
+
+    #[test]
+    fn text_may_have_any_offset_and_a_leap_second() {
+        let text = reader(TimeFormat::Rfc3339);
+        assert_eq!(read(&text, Kind::Text, "1970-01-01T05:30:00.25+05:30"), Ok(250));
+        assert_eq!(read(&text, Kind::Text, "1970-01-01 00:00:01z"), Ok(1_000));
+        assert_eq!(
+            read(&text, Kind::Text, "2016-12-31T23:59:60Z"),
+            read(&text, Kind::Text, "2016-12-31T23:59:59Z")
+        );
+        assert_eq!(read(&text, Kind::EscapedText, "1970-01-01T00:00:01\\u005a"), Ok(1_000));
+        assert_eq!(read(&text, Kind::Text, "0001-01-01T00:00:00Z"), Ok(-62_135_596_800_000));
+    }
+
+    #[test]
+    fn a_zone_decides_skipped_and_repeated_local_times() {
+        let zone = Some(TimeZone::get("America/New_York").unwrap());
+        let pattern = "%Y-%m-%d %H:%M:%S".to_owned();
+        let local = reader(TimeFormat::Strftime { pattern, zone });
+        let utc = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_millisecond();
+        assert_eq!(read(&local, Kind::Text, "2013-03-10 02:30:00"), Ok(utc("2013-03-10T07:30:00Z")));
+        assert_eq!(read(&local, Kind::Text, "2013-11-03 01:30:00"), Ok(utc("2013-11-03T05:30:00Z")));
+        assert_eq!(reason(read(&local, Kind::Text, "10/03/2013")), RejectReason::UnparsableTimestamp);
+    }
+
+    #[test]
+    fn times_out_of_bounds_are_refused_and_the_right_unit_is_suggested() {
+        let mut config = reader(TimeFormat::Epoch(EpochUnit::Millis)).config;
+        config.min = Some(EventTime::from_millis(946_684_800_000));
+        config.max_ahead = Span::from_millis(3_600_000);
+        let mut bounded = TimeReader::new(config);
+        bounded.set_wall_clock(1_789_300_800_000);
+        assert_eq!(read(&bounded, Kind::Number, "1789304400000"), Ok(1_789_304_400_000));
+        let ahead = read(&bounded, Kind::Number, "1789387140000").unwrap_err();
+        assert_eq!(ahead.reason, RejectReason::TimestampTooFarAhead);
+        assert!(!ahead.detail.contains("would fit"), "{}", ahead.detail);
+        let seconds = read(&bounded, Kind::Number, "1700000000").unwrap_err();
+        assert_eq!(seconds.reason, RejectReason::TimestampOutOfBounds);
+        assert!(seconds.detail.contains("would fit as epoch_s"), "{}", seconds.detail);
+        let micros = read(&bounded, Kind::Number, "1700000000000000").unwrap_err();
+        assert!(micros.detail.contains("would fit as epoch_us"), "{}", micros.detail);
+    }
+}
