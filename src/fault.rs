@@ -3,6 +3,7 @@
 //! A test arms a point through `FLOODMARK_FAULT=name:action[:nth]` in a child process, or through [`arm`] in its
 //! own. Actions: `kill` (SIGKILL to itself), `error` (the step fails), `delay` (200 ms).
 
+#[cfg(not(feature = "fault-injection"))]
 use std::io;
 
 /// Every fault point, so that a test can walk them all. A test checks that each is passed by a checkpoint.

@@ -1,14 +1,15 @@
 //! Durable window state and exactly-once checkpoints for event-time stream pipelines.
 //!
 //! The modules are layered; each imports only from the rows below it (`docs/ARCHITECTURE.md`, held by a test):
-//! `pipeline` → `store`, `inspect` → `checkpoint` → `state` → `operator`, `aggregate` → `event_time`, `codec`,
-//! `error`, `clock`, `fault`.
+//! `pipeline` → `store`, `inspect` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
+//! `event_time`, `codec`, `error`, `clock`, `fault`.
 
 pub mod aggregate;
 pub mod checkpoint;
 pub mod clock;
 pub mod codec;
 pub mod error;
+pub mod event;
 pub mod event_time;
 pub mod fault;
 pub mod inspect;

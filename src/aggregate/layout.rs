@@ -2,7 +2,7 @@
 
 use super::number::{ExactFloat, float_max, float_min};
 use super::{AggregateSpec, Function, InputType, STATE_VERSION, Value};
-use crate::operator::{EventBatch, ValueColumn};
+use crate::event::{EventBatch, ValueColumn};
 
 /// One event that belongs to a pane: which row of the table, which event of the batch.
 #[derive(Clone, Copy, Debug)]

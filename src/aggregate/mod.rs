@@ -75,7 +75,7 @@ pub struct Input {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: InputType,
-    /// Index of its column in an [`crate::operator::EventBatch`]; a matter of one run, not of the definition.
+    /// Index of its column in an [`crate::event::EventBatch`]; a matter of one run, not of the definition.
     #[serde(skip)]
     pub column: usize,
 }

@@ -4,7 +4,6 @@
 //! to windows, keeps the panes of open windows in memory, and fires them. Panes that were moved out of memory are
 //! reached through [`Panes`], and everything that leaves goes through [`Emit`].
 
-mod batch;
 mod buffer;
 mod effect;
 mod fire;
@@ -14,7 +13,7 @@ mod table;
 mod watermark;
 mod window;
 
-pub use batch::{EventBatch, KeyColumn, PartitionId, Validity, ValueColumn};
+pub use crate::event::{EventBatch, KeyColumn, PartitionId, Validity, ValueColumn};
 pub use buffer::RowBuffer;
 pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow};
 pub use marks::Marks;

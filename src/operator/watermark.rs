@@ -20,11 +20,13 @@ pub struct PartitionProgress {
 struct Partition {
     progress: PartitionProgress,
     last_record: Duration,
+    // Its events count under another partition's watermark.
+    follows: bool,
 }
 
 impl Partition {
     const fn counts(&self) -> bool {
-        !self.progress.idle && !self.progress.finished
+        !self.progress.idle && !self.progress.finished && !self.follows
     }
 
     fn watermark(&self, delay: Span) -> Watermark {
@@ -62,15 +64,21 @@ impl WatermarkTracker {
         partitions: impl IntoIterator<Item = PartitionProgress>,
         now: Duration,
     ) {
-        self.partitions =
-            partitions.into_iter().map(|progress| Partition { progress, last_record: now }).collect();
+        self.partitions = partitions
+            .into_iter()
+            .map(|progress| Partition { progress, last_record: now, follows: false })
+            .collect();
         self.raise(watermark);
     }
 
     /// Adds a partition that has not spoken yet and returns its index. `now` starts its idle time-out.
     pub fn add_partition(&mut self, now: Duration) -> PartitionId {
         let id = PartitionId(u32::try_from(self.partitions.len()).unwrap_or(u32::MAX));
-        self.partitions.push(Partition { progress: PartitionProgress::default(), last_record: now });
+        self.partitions.push(Partition {
+            progress: PartitionProgress::default(),
+            last_record: now,
+            follows: false,
+        });
         id
     }
 
@@ -96,11 +104,19 @@ impl WatermarkTracker {
         self.partitions.iter().map(|partition| partition.watermark(self.delay))
     }
 
-    /// Notes that `partition` delivered records at `now`, which ends its idleness.
+    /// Takes `partition` out of account: its events are given to [`WatermarkTracker::observe`] under another one.
+    pub fn follow(&mut self, partition: PartitionId) {
+        if let Some(partition) = self.partitions.get_mut(partition.0 as usize) {
+            partition.follows = true;
+        }
+    }
+
+    /// Notes that `partition` delivered records at `now`: it is neither idle nor finished.
     pub fn touch(&mut self, partition: PartitionId, now: Duration) {
         if let Some(partition) = self.partitions.get_mut(partition.0 as usize) {
             partition.last_record = now;
             partition.progress.idle = false;
+            partition.progress.finished = false;
         }
     }
 
@@ -163,7 +179,8 @@ impl WatermarkTracker {
         let combined = match counting.map(|partition| partition.watermark(delay)).min() {
             Some(minimum) => minimum,
             None => {
-                let all = self.partitions.iter().map(|partition| partition.watermark(delay));
+                let own = self.partitions.iter().filter(|partition| !partition.follows);
+                let all = own.map(|partition| partition.watermark(delay));
                 all.max().unwrap_or(Watermark::None)
             }
         };

@@ -1,7 +1,18 @@
 //! From files to files: the pipeline file, sources, sinks, and the task that joins them to the store. The only layer
 //! that knows files of input and output.
 
+mod assemble;
 pub mod config;
 pub mod generate;
+mod outputs;
+mod reader;
+mod report;
+mod signals;
 pub mod sink;
 pub mod source;
+mod task;
+
+pub use outputs::Counters;
+pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Watch};
+pub use signals::run_until_signalled;
+pub use task::{RunOptions, StopFlag, run};

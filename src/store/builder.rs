@@ -109,9 +109,13 @@ impl WindowStoreBuilder {
     }
 
     fn check(&self) -> Result<()> {
-        let invalid = |message: String, remedy: &str| Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
+        let invalid =
+            |message: String, remedy: &str| Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
         if self.windows.is_empty() {
-            return invalid("a store needs at least one window".to_owned(), "add one with WindowStoreBuilder::window");
+            return invalid(
+                "a store needs at least one window".to_owned(),
+                "add one with WindowStoreBuilder::window",
+            );
         }
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return invalid(
@@ -121,7 +125,10 @@ impl WindowStoreBuilder {
         }
         for (index, spec) in self.windows.iter().enumerate() {
             if self.windows[..index].iter().any(|other| other.name == spec.name) {
-                return invalid(format!("two windows have one name: name={}", spec.name), "name each differently");
+                return invalid(
+                    format!("two windows have one name: name={}", spec.name),
+                    "name each differently",
+                );
             }
             if spec.aggregates.is_empty() {
                 return invalid(format!("window computes nothing: name={}", spec.name), "add an aggregate");

@@ -9,7 +9,8 @@ use super::WindowStore;
 use super::restore::operator_state;
 use super::writer::write_rows;
 use crate::checkpoint::{
-    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, StagedOutput, StateDirectory,
+    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, StagedOutput,
+    StateDirectory,
 };
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,12 +23,23 @@ use crate::state::{EvictStats, LinkedFile, StateDb};
 /// checkpoint stands, and its output is published when the store is opened again.
 pub type AfterPublish = Box<dyn FnOnce(&Published) -> Result<()> + Send>;
 
+/// How far a source partition was read at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadTo {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Where it is to be read on.
+    pub position: Position,
+    /// True when it was read to its end.
+    pub finished: bool,
+}
+
 /// What a checkpoint takes along from outside the store. Taken between two batches, when everything that came from
-/// the events before `positions` has been staged.
+/// the events before `read_to` has been staged.
 #[derive(Default)]
 pub struct Barrier {
-    /// Where each partition is to be read on. Partitions that are not named stay where they were.
-    pub positions: Vec<(PartitionId, Position)>,
+    /// How far partitions were read. Those that are not named stay where they were.
+    pub read_to: Vec<ReadTo>,
     /// Output staged since the last checkpoint.
     pub staged: Vec<StagedOutput>,
     /// Running totals to keep.
@@ -38,7 +50,10 @@ pub struct Barrier {
 
 impl std::fmt::Debug for Barrier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Barrier").field("positions", &self.positions).field("staged", &self.staged).finish_non_exhaustive()
+        f.debug_struct("Barrier")
+            .field("read_to", &self.read_to)
+            .field("staged", &self.staged)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,9 +134,10 @@ impl WindowStore {
     fn hand_over_checkpoint(&mut self, barrier: Barrier) -> Result<u64> {
         let started = self.clock.monotonic();
         let epoch = self.next_epoch();
-        for (partition, position) in barrier.positions {
-            if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
-                known.position = position;
+        for read in barrier.read_to {
+            if let Some(known) = self.partitions.get_mut(read.partition.0 as usize) {
+                known.position = read.position;
+                known.finished = read.finished;
             }
         }
         let operators = self.operators.iter().map(operator_state).collect();
@@ -150,7 +166,7 @@ impl WindowStore {
             name: partition.name.clone(),
             position: partition.position,
             identity: partition.identity,
-            finished: progress.finished,
+            finished: partition.finished,
             max_time: progress.max_time,
             idle: progress.idle,
         };

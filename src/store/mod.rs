@@ -19,12 +19,13 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::operator::{
-    Emit, EventBatch, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress, WatermarkTracker, WindowOperator,
+    Emit, EventBatch, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress, WatermarkTracker,
+    WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
-pub use checkpointing::{AfterPublish, Barrier, CheckpointReport};
+pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
 pub use restore::{Restored, RestoredPartition};
 
 use panes::StorePanes;
@@ -36,6 +37,7 @@ struct Partition {
     name: String,
     position: Position,
     identity: SourceIdentity,
+    finished: bool,
 }
 
 /// Durable window state of one task.
@@ -118,7 +120,8 @@ impl WindowStore {
         self.check_usable()?;
         if let Some(index) = self.partitions.iter().position(|partition| partition.name == name) {
             let known = &self.partitions[index];
-            if known.identity != identity {
+            // Nothing was read of a partition at its beginning; whatever is there now is the input.
+            if known.identity != identity && known.position != Position::default() {
                 return Err(Error::new(
                     ErrorKind::Incompatible,
                     format!("source partition is not the one the checkpoint was made from: name={name}"),
@@ -129,8 +132,14 @@ impl WindowStore {
         }
         let id = self.tracker.add_partition(self.clock.monotonic());
         let position = Position::default();
-        self.partitions.push(Partition { name: name.to_owned(), position, identity });
+        self.partitions.push(Partition { name: name.to_owned(), position, identity, finished: false });
         Ok((id, position))
+    }
+
+    /// Lets the events of `partition` count under the watermark of another: batches then name that one, and only
+    /// positions are kept of this.
+    pub fn follow(&mut self, partition: PartitionId) {
+        self.tracker.follow(partition);
     }
 
     /// Processes a batch of one partition: late events and results go to `emit` before the call returns.
@@ -183,7 +192,9 @@ impl WindowStore {
                 return Err(wrong(format!("operator reads a missing key column: operator={}", spec.name)));
             }
             let inputs = spec.aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref());
-            if let Some(input) = inputs.into_iter().find(|input| input.column >= batch.values.len() && rows > 0) {
+            if let Some(input) =
+                inputs.into_iter().find(|input| input.column >= batch.values.len() && rows > 0)
+            {
                 return Err(wrong(format!("operator reads a missing value column: field={}", input.field)));
             }
         }
@@ -208,7 +219,11 @@ impl WindowStore {
     ///
     /// # Errors
     /// As [`WindowStore::process`].
-    pub fn finish_partition(&mut self, partition: PartitionId, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
+    pub fn finish_partition(
+        &mut self,
+        partition: PartitionId,
+        emit: &mut dyn Emit<Error = Error>,
+    ) -> Result<()> {
         let watermark = self.tracker.finish(partition);
         self.advance(watermark, emit)
     }
@@ -241,7 +256,8 @@ impl WindowStore {
             }
             let mut by_size: Vec<usize> = (0..used.len()).collect();
             by_size.sort_by_key(|&index| std::cmp::Reverse(used[index]));
-            let spilled = by_size.into_iter().find_map(|index| Some((index, self.operators[index].spill_largest()?)));
+            let spilled =
+                by_size.into_iter().find_map(|index| Some((index, self.operators[index].spill_largest()?)));
             let Some((operator, spilled)) = spilled else { return Ok(()) };
             self.writer.write(operator, spilled)?;
         }
@@ -257,8 +273,11 @@ impl WindowStore {
 
     fn check_usable(&self) -> Result<()> {
         if self.failed {
-            return Err(Error::new(ErrorKind::Poisoned, "the store failed earlier and its memory cannot be trusted")
-                .with_remedy("drop the store and open it again: it restores the last checkpoint"));
+            return Err(Error::new(
+                ErrorKind::Poisoned,
+                "the store failed earlier and its memory cannot be trusted",
+            )
+            .with_remedy("drop the store and open it again: it restores the last checkpoint"));
         }
         Ok(())
     }

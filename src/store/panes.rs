@@ -58,8 +58,11 @@ impl Panes for StorePanes<'_> {
 pub(super) fn decode(stored: Stored<'_>, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<()> {
     let damaged = |why: String| {
         let key = String::from_utf8_lossy(key);
-        Error::new(ErrorKind::Damaged, format!("stored pane cannot be read: {why} key={key:?} window_end={end}"))
-            .with_remedy("run `floodmark inspect verify` on the checkpoints and restore one that holds")
+        Error::new(
+            ErrorKind::Damaged,
+            format!("stored pane cannot be read: {why} key={key:?} window_end={end}"),
+        )
+        .with_remedy("run `floodmark inspect verify` on the checkpoints and restore one that holds")
     };
     match stored {
         Stored::Pane(payload) => read_payload(payload, words).map_err(|error| damaged(error.to_string())),

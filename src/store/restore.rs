@@ -12,7 +12,8 @@ use super::writer::Writer;
 use super::{Partition, WindowStore};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
-    Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity, StateDirectory, VerifiedManifest,
+    Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity, StateDirectory,
+    VerifiedManifest,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
@@ -100,8 +101,12 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
     }
     let families: Vec<FamilySpec> = builder.windows.iter().map(family).collect();
     let memory = StateMemory::new(builder.state_bytes());
-    let mut operators: Vec<WindowOperator> =
-        builder.windows.iter().enumerate().map(|(index, spec)| WindowOperator::new(index, spec.clone())).collect();
+    let mut operators: Vec<WindowOperator> = builder
+        .windows
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| WindowOperator::new(index, spec.clone()))
+        .collect();
     let mut tracker = WatermarkTracker::new(builder.delay, builder.idle_timeout);
     let (db, restored) = match choice.chosen {
         None => (StateDb::create(&directory.work_dir(), &families, &memory)?, None),
@@ -112,7 +117,8 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
             let progress = manifest.partitions.iter().map(progress_of);
             tracker.restore(manifest.watermark, progress, builder.clock.monotonic());
             let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
-            let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, manifest.watermark, hot_bytes)?;
+            let (panes_loaded, windows_stored) =
+                load_windows(&db, &mut operators, manifest.watermark, hot_bytes)?;
             let published = directory.permit(&verified)?;
             (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
         }
@@ -122,6 +128,7 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
         name: partition.name.clone(),
         position: partition.position,
         identity: partition.identity,
+        finished: partition.finished,
     });
     let partitions = partitions.collect();
     let db = Arc::new(db);

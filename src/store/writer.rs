@@ -169,8 +169,9 @@ fn run(db: &StateDb, jobs: &Receiver<Job>, done: &SyncSender<CheckpointReport>, 
     let _stop = Stop(shared);
     for job in jobs {
         let result = match job {
-            Job::Write { operator, spilled } => write_rows(db, operator, std::slice::from_ref(&spilled))
-                .map(|_| shared.note_written()),
+            Job::Write { operator, spilled } => {
+                write_rows(db, operator, std::slice::from_ref(&spilled)).map(|_| shared.note_written())
+            }
             Job::Checkpoint(job) => job.run(db, || shared.note_written()).map(|report| {
                 // Nobody waits for the report when the store is being dropped.
                 let _ = done.send(report);
@@ -218,14 +219,15 @@ impl<'a> Chunk<'a> {
         }
         // All rows of an operator have the same width.
         let width = self.payloads.len() / count;
-        let entries = self.rows.iter().zip(self.payloads.chunks_exact(width)).map(|((window, row), payload)| {
-            let pane = PaneKey { end: window.end, key: window.rows.key(*row) };
-            let write = match window.kind {
-                SpillKind::Put => Write::Put(payload),
-                SpillKind::Merge => Write::Merge(payload),
-            };
-            (pane, write)
-        });
+        let entries =
+            self.rows.iter().zip(self.payloads.chunks_exact(width)).map(|((window, row), payload)| {
+                let pane = PaneKey { end: window.end, key: window.rows.key(*row) };
+                let write = match window.kind {
+                    SpillKind::Put => Write::Put(payload),
+                    SpillKind::Merge => Write::Merge(payload),
+                };
+                (pane, write)
+            });
         db.write_sorted(FamilyId(operator), entries, count)?;
         self.rows.clear();
         self.payloads.clear();

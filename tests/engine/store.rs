@@ -11,7 +11,7 @@ use floodmark::event_time::{Span, Tumbling};
 use floodmark::operator::{
     Emit, EventBatch, KeyColumn, LateEvent, OperatorSpec, PartitionId, ResultBlock, ValueColumn,
 };
-use floodmark::store::{Barrier, WindowStore};
+use floodmark::store::{Barrier, ReadTo, WindowStore};
 use proptest::prelude::*;
 
 use crate::model::{Event, Model, Row};
@@ -43,7 +43,9 @@ impl Emit for Output {
     fn results(&mut self, _: usize, block: &mut dyn ResultBlock) -> Result<(), Error> {
         let end = block.window().end.as_millis();
         while let Some(row) = block.next_row() {
-            let [Value::Int(count), Value::Int(sum)] = row.values else { panic!("unexpected {:?}", row.values) };
+            let [Value::Int(count), Value::Int(sum)] = row.values else {
+                panic!("unexpected {:?}", row.values)
+            };
             self.results.push((end, row.key.to_vec(), *count as i64, *sum, row.pane_index));
         }
         Ok(())
@@ -98,7 +100,7 @@ fn batch(partition: PartitionId, events: &[Event]) -> EventBatch {
 
 fn barrier(partition: PartitionId, records: usize) -> Barrier {
     let position = Position { bytes: 0, records: records as u64 };
-    Barrier { positions: vec![(partition, position)], ..Barrier::default() }
+    Barrier { read_to: vec![ReadTo { partition, position, finished: false }], ..Barrier::default() }
 }
 
 /// What happens after a batch.
@@ -208,7 +210,11 @@ fn crowd(events: usize, keys: u64) -> Vec<Event> {
     (0..events)
         .map(|n| {
             let jitter = (random() % 2_000) as i64;
-            (n as i64 / 50 - jitter, format!("key-{:06}", random() % keys).into_bytes(), (random() % 100) as i64)
+            (
+                n as i64 / 50 - jitter,
+                format!("key-{:06}", random() % keys).into_bytes(),
+                (random() % 100) as i64,
+            )
         })
         .collect()
 }
@@ -216,7 +222,8 @@ fn crowd(events: usize, keys: u64) -> Vec<Event> {
 fn check_crowd(lateness: i64) {
     let settings = Settings { size: 4_000, delay: 1_000, lateness, memory_bytes: 16 << 20 };
     let events = crowd(400_000, 60_000);
-    let steps = [Step::Nothing, Step::Checkpoint, Step::Nothing, Step::CheckpointBeside, Step::Nothing, Step::Kill];
+    let steps =
+        [Step::Nothing, Step::Checkpoint, Step::Nothing, Step::CheckpointBeside, Step::Nothing, Step::Kill];
     let plan: Vec<(usize, Step)> = (0..60).map(|n| (9_000, steps[n % steps.len()])).collect();
     let model = expected(settings, &events);
     assert!(!model.late.is_empty());

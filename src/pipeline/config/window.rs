@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use super::contradiction::Places;
 use super::reader::{Item, Section};
 use super::resolve;
+pub use crate::aggregate::{Function, InputType};
 use crate::error::Result;
 use crate::event_time::{InvalidWindow, Span, Tumbling};
+pub use crate::operator::{Accumulation, Mode, Trigger};
 
 /// Longest name of a window; it becomes part of the names of its column families.
 const NAME_LENGTH_MAX: usize = 48;
@@ -56,35 +58,6 @@ pub enum KeyType {
     Int,
 }
 
-/// What a result row means to those that read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Rows are only ever added.
-    Append,
-    /// A later row of a pane replaces the earlier.
-    Update,
-}
-
-/// When results are emitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// When the watermark passes the window's end.
-    Watermark,
-    /// After every so many events of a pane, and at the window's end.
-    Count(u32),
-    /// At this interval before the window's end, and at it.
-    Early(Span),
-}
-
-/// What is kept of a pane after it was emitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accumulation {
-    /// Everything: the next row counts all events of the pane.
-    Accumulating,
-    /// Nothing: the next row counts the events since.
-    Discarding,
-}
-
 /// One aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregateConfig {
@@ -96,55 +69,6 @@ pub struct AggregateConfig {
     pub field: Option<String>,
     /// Type of that field; only `count` can do without, it then counts values of any type.
     pub input: Option<InputType>,
-}
-
-/// What an aggregate computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// Number of rows, or of non-null values of a field.
-    Count,
-    /// Sum.
-    Sum,
-    /// Smallest value.
-    Min,
-    /// Largest value.
-    Max,
-    /// Mean.
-    Avg,
-}
-
-impl Function {
-    /// Name in the pipeline file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Avg => "avg",
-        }
-    }
-}
-
-/// Type of an input field that is aggregated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputType {
-    /// 64-bit integers.
-    Int,
-    /// Double-precision floats.
-    Float,
-}
-
-impl InputType {
-    /// Name in the pipeline file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Int => "int",
-            Self::Float => "float",
-        }
-    }
 }
 
 /// Where results go, and how they are written.

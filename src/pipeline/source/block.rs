@@ -6,16 +6,8 @@ use super::csv::{self, Columns, Row};
 use super::json;
 use super::reject::{Refusal, RejectReason, Rejected};
 use super::row::{Outcome, RowReader};
+use crate::checkpoint::Position;
 use crate::operator::{EventBatch, PartitionId};
-
-/// How far a partition was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Position {
-    /// Bytes of decompressed text.
-    pub bytes: u64,
-    /// Lines: the next record is on line `records + 1`.
-    pub records: u64,
-}
 
 /// Events of one partition that were read in one piece, and what else was found among them.
 #[derive(Debug, Default)]

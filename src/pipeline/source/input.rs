@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
+use crate::checkpoint::SourceIdentity;
 use crate::pipeline::config::Compression;
 
 /// A file is recognised by so many of its first bytes.
@@ -17,17 +16,10 @@ const RAW_BUFFER_BYTES: usize = 64 << 10;
 
 /// By what a file is recognised when reading goes on: the checksum of the first up to 64 KiB of its raw bytes, as
 /// many as there were when it was first opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceIdentity {
-    /// Number of bytes under the checksum.
-    pub head_bytes: u32,
-    /// Their CRC-32.
-    pub head_crc32: u32,
-}
-
-impl SourceIdentity {
-    fn of(head: &[u8]) -> Self {
-        Self { head_bytes: u32::try_from(head.len()).unwrap_or(u32::MAX), head_crc32: crc32fast::hash(head) }
+fn identity_of(head: &[u8]) -> SourceIdentity {
+    SourceIdentity {
+        head_bytes: u32::try_from(head.len()).unwrap_or(u32::MAX),
+        head_crc32: crc32fast::hash(head),
     }
 }
 
@@ -35,11 +27,11 @@ impl SourceIdentity {
 pub(super) fn identify(path: &Path, known: Option<SourceIdentity>) -> io::Result<(SourceIdentity, bool)> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES_MAX.into()).read_to_end(&mut head)?;
-    Ok((SourceIdentity::of(&head), known.is_none_or(|known| begins_as(&head, known))))
+    Ok((identity_of(&head), known.is_none_or(|known| begins_as(&head, known))))
 }
 
 fn begins_as(head: &[u8], known: SourceIdentity) -> bool {
-    head.get(..known.head_bytes as usize).is_some_and(|head| SourceIdentity::of(head) == known)
+    head.get(..known.head_bytes as usize).is_some_and(|head| identity_of(head) == known)
 }
 
 /// Reads the head of a stream and gives it back in front of the rest. What the first read brings is the head of a
@@ -59,7 +51,7 @@ pub(super) fn identify_stream(
             head.truncate(length);
         }
     }
-    let identity = SourceIdentity::of(&head);
+    let identity = identity_of(&head);
     let same = known.is_none_or(|known| identity == known);
     Ok((Box::new(io::Cursor::new(head).chain(stream)), identity, same))
 }

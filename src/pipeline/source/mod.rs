@@ -29,9 +29,9 @@ use crate::event_time::EventTime;
 use crate::operator::PartitionId;
 use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 
-pub use block::{Block, Position};
+pub use crate::checkpoint::{Position, SourceIdentity};
+pub use block::Block;
 pub use files::STDIN_NAME;
-pub use input::SourceIdentity;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};

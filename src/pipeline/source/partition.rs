@@ -5,11 +5,13 @@
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use super::block::{Block, BlockParser, Position, Records};
+use super::block::{Block, BlockParser, Records};
 use super::csv;
-use super::input::{Input, SourceIdentity, TextReader, identify_stream};
+use super::input::{Input, TextReader, identify_stream};
 use super::reject::{Refusal, RejectReason};
 use super::row::RowReader;
+use crate::checkpoint::Position;
+use crate::checkpoint::SourceIdentity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::pipeline::config::{Compression, closest};

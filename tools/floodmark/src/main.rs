@@ -1,2 +1,63 @@
-//! The `floodmark` command.
-fn main() {}
+//! The `floodmark` command: argument parsing, and one module per subcommand. Everything it does goes through the
+//! library's public face.
+
+mod console;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use floodmark::error::{Error, ErrorKind};
+
+/// Durable window state and exactly-once checkpoints for event-time pipelines.
+#[derive(Debug, Parser)]
+#[command(name = "floodmark", version, propagate_version = true, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    failed: a defect, please report it
+  2    the command line, the pipeline file or a record (with --strict) is wrong
+  3    the machine is in the way: a missing file, a permission, a full disk
+  4    another process has the state directory
+  5    stored bytes are damaged
+  6    state and definition do not fit
+  130  stopped at once by a second signal";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a pipeline until its input ends; resumes from the newest checkpoint.
+    Run(run::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            console::print_error(&error);
+            ExitCode::from(exit_code(error.kind()))
+        }
+    }
+}
+
+/// The exit code of an error. Documented in the help; never changed.
+fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Invalid => 2,
+        ErrorKind::Unavailable => 3,
+        ErrorKind::Locked => 4,
+        ErrorKind::Damaged => 5,
+        ErrorKind::Incompatible => 6,
+        _ => 1,
+    }
+}
+
+/// What a subcommand ends with.
+type CommandResult = Result<ExitCode, Error>;

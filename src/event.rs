@@ -1,9 +1,10 @@
-//! A block of parsed events, column by column, in arrival order.
+//! Events on their way in: a block of one partition, column by column, in arrival order. Knows no window and no
+//! aggregate; operators and accumulators read its columns.
 
 use std::ops::Range;
 
 /// Index of a source partition within its task (a file, a Kafka partition).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
 /// The user keys of a batch, back to back.
@@ -246,12 +247,6 @@ pub struct EventBatch {
     pub text: Vec<u8>,
     /// Where in `text` each event stands; empty when `text` is.
     pub spans: Vec<Range<u32>>,
-}
-
-impl Default for PartitionId {
-    fn default() -> Self {
-        Self(0)
-    }
 }
 
 impl EventBatch {

@@ -1,0 +1,378 @@
+//! All outputs of a pipeline together: results per window, late events, rejected records. Counts what goes where.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::assemble;
+use super::config::{Format, PipelineConfig};
+use super::sink::{
+    AheadPolicy, DeadLetter, DeadLetterSink, LateSink, Opened, PublishPermit, Publisher, RecordSpec,
+    RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext, StagedFile,
+};
+use super::source::{Position, Rejected};
+use crate::checkpoint::{Published, StagedOutput};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operator::{Emit, EventBatch, LateEvent, ResultBlock};
+use crate::store::{AfterPublish, WindowStore};
+
+/// Name of the late output in handles.
+const LATE: &str = "late";
+/// Name of the dead-letter output in handles.
+const DEAD_LETTER: &str = "dead_letter";
+
+impl PublishPermit for Published {
+    fn epoch(&self) -> u64 {
+        Published::epoch(self)
+    }
+}
+
+/// Running totals of one lineage, kept in every checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records that became events.
+    pub events: u64,
+    /// Records that a filter passed over.
+    pub filtered: u64,
+    /// Records that could not become events, by reason.
+    pub rejected: BTreeMap<String, u64>,
+    /// Events that were late for all their windows, by window name.
+    pub late: BTreeMap<String, u64>,
+    /// Result rows, by window name.
+    pub results: BTreeMap<String, u64>,
+    /// Decompressed bytes read.
+    pub input_bytes: u64,
+}
+
+impl Counters {
+    /// Records that could not become events.
+    #[must_use]
+    pub fn rejected_total(&self) -> u64 {
+        self.rejected.values().sum()
+    }
+
+    /// Events that were late, over all windows.
+    #[must_use]
+    pub fn late_total(&self) -> u64 {
+        self.late.values().sum()
+    }
+
+    /// Result rows, over all windows.
+    #[must_use]
+    pub fn results_total(&self) -> u64 {
+        self.results.values().sum()
+    }
+
+    /// The form that manifests keep: dotted names.
+    pub(super) fn to_map(&self) -> BTreeMap<String, u64> {
+        let mut map = BTreeMap::from([
+            ("events".to_owned(), self.events),
+            ("filtered".to_owned(), self.filtered),
+            ("input_bytes".to_owned(), self.input_bytes),
+        ]);
+        for (group, counts) in
+            [("rejected", &self.rejected), ("late", &self.late), ("results", &self.results)]
+        {
+            map.extend(counts.iter().map(|(name, count)| (format!("{group}.{name}"), *count)));
+        }
+        map
+    }
+
+    /// Reads the form that manifests keep; names of another version are left out.
+    #[must_use]
+    pub fn from_map(map: &BTreeMap<String, u64>) -> Self {
+        let mut counters = Self::default();
+        for (name, &count) in map {
+            match name.split_once('.') {
+                None if name == "events" => counters.events = count,
+                None if name == "filtered" => counters.filtered = count,
+                None if name == "input_bytes" => counters.input_bytes = count,
+                Some(("rejected", reason)) => {
+                    counters.rejected.insert(reason.to_owned(), count);
+                }
+                Some(("late", window)) => {
+                    counters.late.insert(window.to_owned(), count);
+                }
+                Some(("results", window)) => {
+                    counters.results.insert(window.to_owned(), count);
+                }
+                _ => {}
+            }
+        }
+        counters
+    }
+}
+
+/// Where the batch that is being processed was read.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    partition: String,
+    start: Position,
+}
+
+/// The outputs of a task, and its counters.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    windows: Vec<String>,
+    results: Vec<ResultSink>,
+    late: Option<LateSink>,
+    dead_letter: Option<DeadLetterSink>,
+    publishers: Arc<Mutex<Vec<Publisher>>>,
+    pub(super) counters: Counters,
+    // Rows of the current epoch, by window.
+    fresh_rows: Vec<u64>,
+    place: Place,
+    strict: bool,
+}
+
+impl Outputs {
+    /// Opens every output, publishing first what the restored checkpoint had staged.
+    pub(super) fn open(
+        config: &PipelineConfig,
+        store: &WindowStore,
+        ahead: AheadPolicy,
+        strict: bool,
+    ) -> Result<(Self, Vec<RecoverReport>)> {
+        let restored = store.restored();
+        let staged: Vec<StagedFile> = match restored {
+            Some(restored) => restored
+                .manifest()
+                .staged
+                .iter()
+                .map(|staged| StagedFile::decode(&staged.handle))
+                .collect::<Result<_>>()?,
+            None => Vec::new(),
+        };
+        let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
+        let from = RestoredOutput { staged: &staged, last_epoch, ahead };
+        let directory = store.directory();
+        let context = SinkContext { lineage: directory.lineage().0, generation: directory.generation() };
+        let mut opening = Opening::default();
+        let mut results = Vec::new();
+        for window in &config.windows {
+            results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
+        }
+        let text = match config.source.format {
+            Format::JsonLines => RecordText::Json,
+            Format::Csv => RecordText::Plain,
+        };
+        let spec = |name: &str, directory: &std::path::Path| RecordSpec {
+            name: name.to_owned(),
+            directory: directory.to_owned(),
+            text,
+        };
+        let late =
+            config.late.as_deref().map(|path| LateSink::open(spec(LATE, path), context, from)).transpose()?;
+        let late = late.map(|opened| opening.take(opened));
+        let dead = config.dead_letter.as_deref();
+        let dead =
+            dead.map(|path| DeadLetterSink::open(spec(DEAD_LETTER, path), context, from)).transpose()?;
+        let dead_letter = dead.map(|opened| opening.take(opened));
+        opening.refuse_orphans(&staged)?;
+        let windows: Vec<String> = config.windows.iter().map(|window| window.name.clone()).collect();
+        let counters =
+            restored.map(|restored| Counters::from_map(&restored.manifest().counters)).unwrap_or_default();
+        let outputs = Self {
+            fresh_rows: vec![0; windows.len()],
+            windows,
+            results,
+            late,
+            dead_letter,
+            publishers: Arc::new(Mutex::new(opening.publishers)),
+            counters,
+            place: Place::default(),
+            strict,
+        };
+        Ok((outputs, opening.reports))
+    }
+
+    /// Says where the next batch was read: from which partition, and where its text starts.
+    pub(super) fn now_reading(&mut self, partition: &str, start: Position) {
+        if self.place.partition != partition {
+            partition.clone_into(&mut self.place.partition);
+        }
+        self.place.start = start;
+    }
+
+    /// Takes a rejected record: counted, written out, or with `strict` the end of the run.
+    pub(super) fn reject(&mut self, rejected: &Rejected) -> Result<()> {
+        self.dead_letter(&DeadLetter {
+            source: &self.place.partition.clone(),
+            record: rejected.record,
+            byte_offset: rejected.byte_offset,
+            reason: rejected.reason.name(),
+            field: rejected.field.as_deref(),
+            detail: &rejected.detail,
+            text: &rejected.text,
+        })
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) -> Result<()> {
+        if self.strict {
+            let field = letter.field.map(|field| format!(" field={field}")).unwrap_or_default();
+            let message = format!(
+                "{}:{}: record rejected: {}{field} offset={} detail={}",
+                letter.source, letter.record, letter.reason, letter.byte_offset, letter.detail
+            );
+            return Err(Error::new(ErrorKind::Invalid, message).with_remedy(
+                "mend the record, or run without --strict to set such records aside and go on",
+            ));
+        }
+        *self.counters.rejected.entry(letter.reason.to_owned()).or_default() += 1;
+        match &mut self.dead_letter {
+            Some(sink) => sink.write(letter),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes everything written so far durable as the output of `epoch`.
+    pub(super) fn stage(&mut self, epoch: u64) -> Result<Vec<StagedFile>> {
+        for (window, rows) in self.windows.iter().zip(&mut self.fresh_rows) {
+            *self.counters.results.entry(window.clone()).or_default() += std::mem::take(rows);
+        }
+        let results = self.results.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let late = self.late.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let dead_letter = self.dead_letter.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let mut staged = Vec::new();
+        for sink in results.chain(late).chain(dead_letter) {
+            staged.extend(sink.stage(epoch)?);
+        }
+        Ok(staged)
+    }
+
+    /// What to do with the permit of the checkpoint that holds `staged`.
+    pub(super) fn publication(&self, staged: Vec<StagedFile>) -> AfterPublish {
+        let publishers = Arc::clone(&self.publishers);
+        Box::new(move |permit| {
+            let mut publishers = publishers.lock().unwrap_or_else(PoisonError::into_inner);
+            for file in &staged {
+                let publisher = publishers.iter_mut().find(|publisher| publisher.sink() == file.sink());
+                let unknown = || {
+                    Error::new(
+                        ErrorKind::Bug,
+                        format!("staged output has no publisher: name={}", file.sink()),
+                    )
+                };
+                publisher.ok_or_else(unknown)?.publish(file, permit)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Result rows so far, the current epoch included.
+    pub(super) fn rows(&self) -> u64 {
+        self.counters.results_total() + self.fresh_rows.iter().sum::<u64>()
+    }
+}
+
+/// The form of handles that manifests keep.
+pub(super) fn handles(staged: &[StagedFile]) -> Result<Vec<StagedOutput>> {
+    let handle = |file: &StagedFile| {
+        Ok(StagedOutput {
+            sink: file.sink().to_owned(),
+            handle: file.encode()?,
+            rows: file.rows(),
+            bytes: file.bytes(),
+        })
+    };
+    staged.iter().map(handle).collect()
+}
+
+/// Collects the publishing halves while outputs are opened.
+#[derive(Default)]
+struct Opening {
+    publishers: Vec<Publisher>,
+    reports: Vec<RecoverReport>,
+}
+
+impl Opening {
+    fn take<S>(&mut self, opened: Opened<S>) -> S {
+        self.publishers.push(opened.publisher);
+        self.reports.push(opened.report);
+        opened.sink
+    }
+
+    /// Refuses a checkpoint whose staged output has nowhere to go: its rows would be lost.
+    fn refuse_orphans(&self, staged: &[StagedFile]) -> Result<()> {
+        let known =
+            |file: &StagedFile| self.publishers.iter().any(|publisher| publisher.sink() == file.sink());
+        let Some(orphan) = staged.iter().find(|file| !known(file)) else { return Ok(()) };
+        Err(Error::new(
+            ErrorKind::Incompatible,
+            format!(
+                "the checkpoint holds output for a sink that the pipeline no longer has: sink={} rows={}",
+                orphan.sink(),
+                orphan.rows()
+            ),
+        )
+        .with_remedy("put the output back into the pipeline file and run once; then it can be removed"))
+    }
+}
+
+/// Counts rows on their way to a sink.
+struct Counted<'a> {
+    block: &'a mut dyn ResultBlock,
+    rows: &'a mut u64,
+}
+
+impl ResultBlock for Counted<'_> {
+    fn window(&self) -> crate::event_time::Window {
+        self.block.window()
+    }
+
+    fn watermark(&self) -> crate::event_time::Watermark {
+        self.block.watermark()
+    }
+
+    fn next_row(&mut self) -> Option<crate::operator::ResultRow<'_>> {
+        let row = self.block.next_row();
+        *self.rows += u64::from(row.is_some());
+        row
+    }
+}
+
+impl Emit for Outputs {
+    type Error = Error;
+
+    fn results(&mut self, operator: usize, block: &mut dyn ResultBlock) -> Result<()> {
+        let (Some(sink), Some(rows)) = (self.results.get_mut(operator), self.fresh_rows.get_mut(operator))
+        else {
+            return Err(Error::new(
+                ErrorKind::Bug,
+                format!("results of an unknown window: index={operator}"),
+            ));
+        };
+        sink.write(&mut Counted { block, rows })
+    }
+
+    fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<()> {
+        let Some(window) = self.windows.get(operator) else { return Ok(()) };
+        match self.counters.late.get_mut(window) {
+            Some(count) => *count += 1,
+            None => {
+                self.counters.late.insert(window.clone(), 1);
+            }
+        }
+        match &mut self.late {
+            Some(sink) => sink.write(window, &self.place.partition, Some(self.place.start.bytes), &event),
+            None => Ok(()),
+        }
+    }
+
+    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<()> {
+        // Counted as an event by the caller; it is a rejected record after all.
+        self.counters.events = self.counters.events.saturating_sub(1);
+        let offset = batch.spans.get(index).map_or(0, |span| u64::from(span.start));
+        self.dead_letter(&DeadLetter {
+            source: &self.place.partition.clone(),
+            record: batch.records.get(index).copied().unwrap_or(0),
+            byte_offset: self.place.start.bytes + offset,
+            reason: "timestamp_out_of_range",
+            field: None,
+            detail: &format!(
+                "no window can hold this time: ms={}",
+                batch.times.get(index).copied().unwrap_or(0)
+            ),
+            text: batch.text_of(index).unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads and parses ahead on a thread of its own, a few blocks in front of the task.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use super::source::{Block, FileSource};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Blocks read ahead. Each is about 256 KiB of text with its columns; a slow task stops the reader here.
+const BLOCKS_AHEAD: usize = 4;
+
+/// What the reader has for the task.
+pub(super) enum Next {
+    /// A block.
+    Block(Block),
+    /// Nothing yet.
+    Waiting,
+    /// Everything was read.
+    End,
+}
+
+/// The task's end of the reading thread.
+pub(super) struct Reader {
+    blocks: Receiver<Result<Block>>,
+    spent: SyncSender<Block>,
+}
+
+impl Reader {
+    /// Starts the thread. It ends with the input, at the first error, or when this is dropped; one that waits for
+    /// standard input is left behind.
+    pub(super) fn start(mut source: FileSource) -> Result<Self> {
+        let (sender, blocks) = sync_channel(BLOCKS_AHEAD);
+        let (spent, recycled) = sync_channel::<Block>(BLOCKS_AHEAD + 1);
+        let run = move || {
+            loop {
+                let block = match source.next_block(recycled.try_recv().ok()) {
+                    Ok(None) => return,
+                    Ok(Some(block)) => Ok(block),
+                    Err(error) => Err(error),
+                };
+                let failed = block.is_err();
+                if sender.send(block).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("floodmark-reader".to_owned()).spawn(run);
+        spawned.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "cannot start the reading thread").with_source(error)
+        })?;
+        Ok(Self { blocks, spent })
+    }
+
+    /// The next block, waiting no longer than `patience`.
+    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+        match self.blocks.recv_timeout(patience) {
+            Ok(block) => Ok(Next::Block(block?)),
+            Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
+            Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+        }
+    }
+
+    /// Gives a block's memory back.
+    pub(super) fn recycle(&self, block: Block) {
+        // With the channel full, or the reader gone, the memory is simply freed.
+        let _ = self.spent.try_send(block);
+    }
+}

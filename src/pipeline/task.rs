@@ -1,0 +1,352 @@
+//! The task: blocks in, results out, checkpoints in between, until the input ends or someone says stop.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::assemble;
+use super::config::{Partitioning, PipelineConfig};
+use super::outputs::{Outputs, handles};
+use super::reader::{Next, Reader};
+use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
+use super::sink::AheadPolicy;
+use super::source::{Block, FileSource, PartitionResume};
+use crate::checkpoint::{Position, SourceIdentity};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::{Span, Watermark};
+use crate::operator::PartitionId;
+use crate::store::{Barrier, ReadTo, WindowStore};
+
+/// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Time between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How a run differs from what the pipeline file says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Stop at the first rejected record instead of setting it aside.
+    pub strict: bool,
+    /// Restore the checkpoint of this epoch instead of the newest.
+    pub restore_at: Option<u64>,
+    /// Move output of later epochs aside when an older checkpoint is restored, instead of refusing.
+    pub set_aside_output: bool,
+}
+
+/// Tells a running task to stop: it drains, makes a last checkpoint and returns. Clones are one flag.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Asks the task to stop.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// True once asked.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A partition of the source, and where it stands in what was processed.
+struct Reading {
+    name: String,
+    id: PartitionId,
+    position: Position,
+    finished: bool,
+}
+
+/// Runs a pipeline to the end of its input, or until `stop` is set.
+///
+/// Restores the newest checkpoint first. Whatever ends the run, what it has published is exactly what its last
+/// checkpoint stands for.
+///
+/// # Errors
+/// Whatever kept it from going on: wrong definition, missing input, damaged checkpoint, a second process, a full disk.
+/// Everything up to the last checkpoint stays valid; run again to go on from there.
+pub fn run(
+    config: &PipelineConfig,
+    options: RunOptions,
+    stop: &StopFlag,
+    clock: Arc<dyn Clock>,
+    watch: &mut dyn Watch,
+) -> Result<RunSummary> {
+    let mut task = Task::open(config, options, clock, watch)?;
+    let ended = task.drive(stop, watch);
+    task.finish(ended, watch)
+}
+
+struct Task<'a> {
+    config: &'a PipelineConfig,
+    clock: Arc<dyn Clock>,
+    store: WindowStore,
+    outputs: Outputs,
+    reader: Reader,
+    readings: Vec<Reading>,
+    started: Duration,
+    last_begin: Duration,
+    last_progress: Duration,
+    bytes_since_begin: u64,
+    // Something happened since the last barrier.
+    changed: bool,
+    summary: SummaryBuilder,
+}
+
+/// Why the input loop ended.
+enum Ended {
+    Input,
+    Stopped,
+}
+
+impl<'a> Task<'a> {
+    fn open(
+        config: &'a PipelineConfig,
+        options: RunOptions,
+        clock: Arc<dyn Clock>,
+        watch: &mut dyn Watch,
+    ) -> Result<Self> {
+        let started = clock.monotonic();
+        let (plan, operators) = assemble::operators(config);
+        let mut store = open_store(config, operators, options, &clock)?;
+        let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
+        let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
+        let source = FileSource::open(&config.source, plan, &resume(&store), Arc::clone(&clock))?;
+        let readings = register(&source, &mut store, config.source.partitioning)?;
+        let restart =
+            Restart::new(&store, &recovered, clock.wall_millis(), clock.monotonic().saturating_sub(started));
+        let nothing_left = readings.iter().all(|reading| reading.finished);
+        if store.watermark() == Watermark::End && !nothing_left {
+            tracing::warn!(
+                "the checkpoint closed every window at the end of its input: new events are late; set \
+                 watermark.close_at_end = false in pipelines whose input grows"
+            );
+        }
+        if config.dead_letter.is_none() {
+            tracing::info!("rejected records are counted but not kept; set dead_letter.path to keep them");
+        }
+        watch.started(&restart);
+        let reader = Reader::start(source)?;
+        let summary = SummaryBuilder::new(config, restart, outputs.counters.clone());
+        Ok(Self {
+            config,
+            store,
+            outputs,
+            reader,
+            readings,
+            started,
+            last_begin: clock.monotonic(),
+            last_progress: Duration::ZERO,
+            bytes_since_begin: 0,
+            changed: false,
+            summary,
+            clock,
+        })
+    }
+
+    /// Processes blocks until the input ends or a stop is asked for.
+    fn drive(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<Ended> {
+        loop {
+            if stop.is_set() {
+                return Ok(Ended::Stopped);
+            }
+            match self.reader.next(PATIENCE)? {
+                Next::Block(block) => self.process(block)?,
+                Next::Waiting => self.store.tick(|_| false, &mut self.outputs)?,
+                Next::End => return Ok(Ended::Input),
+            }
+            self.collect_report(false, watch)?;
+            if self.checkpoint_is_due() {
+                self.begin_checkpoint()?;
+            }
+            self.report_progress(watch);
+        }
+    }
+
+    fn process(&mut self, mut block: Block) -> Result<()> {
+        let index = block.partition.0 as usize;
+        let leader = self.readings.get(block.batch.partition.0 as usize).map(|reading| reading.id);
+        let (Some(leader), Some(reading)) = (leader, self.readings.get_mut(index)) else {
+            return Err(Error::new(ErrorKind::Bug, format!("block of an unknown partition: index={index}")));
+        };
+        self.outputs.now_reading(&reading.name, reading.position);
+        reading.position = block.position;
+        reading.finished = block.end_of_partition;
+        let id = reading.id;
+        block.batch.partition = leader;
+        for rejected in &block.rejected {
+            self.outputs.reject(rejected)?;
+        }
+        let counters = &mut self.outputs.counters;
+        counters.events += block.batch.len() as u64;
+        counters.filtered += block.filtered;
+        counters.input_bytes += block.input_bytes;
+        self.bytes_since_begin += block.input_bytes;
+        self.changed = true;
+        if !block.batch.is_empty() {
+            self.store.process(&block.batch, &mut self.outputs)?;
+        }
+        if block.end_of_partition {
+            self.store.finish_partition(id, &mut self.outputs)?;
+        }
+        self.reader.recycle(block);
+        Ok(())
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let checkpoint = &self.config.checkpoint;
+        let since = self.clock.monotonic().saturating_sub(self.last_begin);
+        let by_time = since >= duration(checkpoint.interval);
+        let by_bytes = checkpoint.input_bytes.is_some_and(|bytes| self.bytes_since_begin >= bytes);
+        self.changed && (by_time || by_bytes) && !self.store.checkpoint_in_flight()
+    }
+
+    fn begin_checkpoint(&mut self) -> Result<u64> {
+        let started = self.clock.monotonic();
+        let staged = self.outputs.stage(self.store.next_epoch())?;
+        let read_to = self.readings.iter().map(|reading| ReadTo {
+            partition: reading.id,
+            position: reading.position,
+            finished: reading.finished,
+        });
+        let barrier = Barrier {
+            read_to: read_to.collect(),
+            staged: handles(&staged)?,
+            counters: self.outputs.counters.to_map(),
+            after_publish: Some(self.outputs.publication(staged)),
+        };
+        let epoch = self.store.begin_checkpoint(barrier)?;
+        self.last_begin = self.clock.monotonic();
+        self.summary.paused(self.last_begin.saturating_sub(started));
+        self.bytes_since_begin = 0;
+        self.changed = false;
+        Ok(epoch)
+    }
+
+    fn collect_report(&mut self, wait: bool, watch: &mut dyn Watch) -> Result<()> {
+        if let Some(report) = self.store.checkpoint_report(wait)? {
+            watch.checkpoint(&report);
+            self.summary.checkpoint(&report, self.clock.monotonic());
+        }
+        Ok(())
+    }
+
+    /// Closes what is to be closed, makes the last checkpoint, and sums up. After an error of the source, what was
+    /// read before it is still made durable.
+    fn finish(mut self, ended: Result<Ended>, watch: &mut dyn Watch) -> Result<RunSummary> {
+        match &ended {
+            Ok(Ended::Input) => {
+                let open = self.store.watermark() != Watermark::End;
+                if self.config.watermark.close_at_end && open {
+                    self.store.end_of_input(&mut self.outputs)?;
+                    self.changed = true;
+                }
+            }
+            Ok(Ended::Stopped) => {}
+            // A store or sink that failed refuses this as well; the first error is the one to tell.
+            Err(_) => {
+                let saved = self.last_checkpoint(watch);
+                if let Err(error) = saved {
+                    tracing::debug!(%error, "no last checkpoint after an error");
+                }
+            }
+        }
+        let outcome = match ended? {
+            Ended::Input => "completed",
+            Ended::Stopped => "stopped",
+        };
+        self.last_checkpoint(watch)?;
+        let elapsed = self.clock.monotonic().saturating_sub(self.started);
+        let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);
+        watch.finished(&summary);
+        Ok(summary)
+    }
+
+    fn last_checkpoint(&mut self, watch: &mut dyn Watch) -> Result<()> {
+        self.collect_report(true, watch)?;
+        if self.changed {
+            self.begin_checkpoint()?;
+            self.collect_report(true, watch)?;
+        }
+        Ok(())
+    }
+
+    fn report_progress(&mut self, watch: &mut dyn Watch) {
+        let now = self.clock.monotonic();
+        if now.saturating_sub(self.last_progress) < PROGRESS_INTERVAL {
+            return;
+        }
+        self.last_progress = now;
+        let events = self.outputs.counters.events;
+        watch.progress(&Progress {
+            events,
+            events_this_run: events.saturating_sub(self.summary.events_before()),
+            results: self.outputs.rows(),
+            late: self.outputs.counters.late_total(),
+            rejected: self.outputs.counters.rejected_total(),
+            watermark: self.store.watermark(),
+            open_panes: self.store.resident_panes() as u64,
+            last_epoch: self.summary.last_epoch(),
+            checkpoint_age: self.summary.checkpoint_age(now),
+            elapsed: now.saturating_sub(self.started),
+        });
+    }
+}
+
+fn open_store(
+    config: &PipelineConfig,
+    operators: Vec<crate::operator::OperatorSpec>,
+    options: RunOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<WindowStore> {
+    let builder = WindowStore::builder(&config.name)
+        .delay(config.watermark.delay.unwrap_or(Span::ZERO))
+        .idle_timeout(config.watermark.idle_timeout.map(duration))
+        .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
+        .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))
+        .restore_at(options.restore_at)
+        .clock(Arc::clone(clock));
+    operators
+        .into_iter()
+        .fold(builder, |builder, operator| builder.window(operator))
+        .open(&config.state.directory)
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_millis(span.as_millis().unsigned_abs())
+}
+
+/// Where the source is to go on, as the restored checkpoint says.
+fn resume(store: &WindowStore) -> Vec<PartitionResume> {
+    let partitions = store.restored().into_iter().flat_map(|restored| restored.partitions());
+    let resume = partitions.map(|partition| PartitionResume {
+        name: partition.name,
+        position: partition.position,
+        identity: (partition.identity != SourceIdentity::default()).then_some(partition.identity),
+        finished: partition.finished,
+        max_time: partition.max_time,
+    });
+    resume.collect()
+}
+
+/// Makes every partition of the source known to the store.
+fn register(
+    source: &FileSource,
+    store: &mut WindowStore,
+    partitioning: Partitioning,
+) -> Result<Vec<Reading>> {
+    let mut readings = Vec::new();
+    for (index, info) in source.partitions().iter().enumerate() {
+        let resume = &info.resume;
+        let (id, _) = store.partition(&resume.name, resume.identity.unwrap_or_default())?;
+        if partitioning == Partitioning::Single && index > 0 {
+            store.follow(id);
+        }
+        let (position, finished) = (resume.position, resume.finished);
+        readings.push(Reading { name: resume.name.clone(), id, position, finished });
+    }
+    Ok(readings)
+}

@@ -1,0 +1,203 @@
+//! `floodmark run`: runs a pipeline and shows how it goes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use floodmark::clock::SystemClock;
+use floodmark::error::{Error, ErrorKind};
+use floodmark::pipeline::config::PipelineConfig;
+use floodmark::pipeline::{Progress, Restart, RunOptions, RunSummary, Watch, run_until_signalled};
+use floodmark::store::CheckpointReport;
+
+use crate::{CommandResult, console};
+
+/// Time between two progress lines where nobody watches.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Arguments of `floodmark run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  floodmark run pipeline.toml            run, or go on where the last run stopped
+  floodmark run pipeline.toml --json     the summary as one JSON object on standard output
+  zcat events.gz | floodmark run p.toml  with path = \"-\" in the file")]
+pub(crate) struct Arguments {
+    /// The pipeline file (TOML).
+    pipeline: PathBuf,
+    /// Stop at the first record that cannot be used, instead of setting it aside.
+    #[arg(long)]
+    strict: bool,
+    /// Print the summary as JSON on standard output.
+    #[arg(long)]
+    json: bool,
+    /// No progress, only warnings and errors.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Restore the checkpoint of this epoch instead of the newest.
+    #[arg(long, value_name = "EPOCH")]
+    at: Option<u64>,
+    /// With --at: move output of later epochs aside instead of refusing. Readers may see these results again.
+    #[arg(long, requires = "at")]
+    set_aside_output: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    console::start_log(arguments.quiet);
+    let config = PipelineConfig::load(&arguments.pipeline)?;
+    let options = RunOptions {
+        strict: arguments.strict,
+        restore_at: arguments.at,
+        set_aside_output: arguments.set_aside_output,
+    };
+    let mut screen = Screen::new(arguments.quiet);
+    let result = run_until_signalled(&config, options, SystemClock::shared(), &mut screen);
+    screen.clear();
+    let summary = result?;
+    if arguments.json {
+        let json = serde_json::to_string(&summary)
+            .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the summary").with_source(error))?;
+        console::print(&format!("{json}\n"))?;
+    } else if !arguments.quiet {
+        console::print(&describe(&summary))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows progress: one line that is redrawn on a terminal, a line now and then elsewhere.
+struct Screen {
+    quiet: bool,
+    terminal: bool,
+    drawn: bool,
+    last_line: Duration,
+}
+
+impl Screen {
+    fn new(quiet: bool) -> Self {
+        Self { quiet, terminal: console::stderr_is_terminal(), drawn: false, last_line: Duration::ZERO }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            console::redraw("");
+        }
+    }
+}
+
+impl Watch for Screen {
+    fn started(&mut self, restart: &Restart) {
+        if self.quiet {
+            return;
+        }
+        match restart.epoch {
+            None => console::say("starting with empty state"),
+            Some(epoch) => console::say(&format!(
+                "resuming from checkpoint {epoch}, {} panes restored in {:.0} ms",
+                grouped(restart.panes),
+                restart.took_ms
+            )),
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        if self.quiet {
+            return;
+        }
+        if self.terminal {
+            console::redraw(&progress_line(progress));
+            self.drawn = true;
+        } else if progress.elapsed.saturating_sub(self.last_line) >= LOG_INTERVAL {
+            self.last_line = progress.elapsed;
+            console::say(&progress_line(progress));
+        }
+    }
+
+    fn checkpoint(&mut self, report: &CheckpointReport) {
+        tracing::debug!(
+            epoch = report.epoch,
+            watermark = %report.watermark,
+            panes = report.panes_written,
+            new_bytes = report.new_bytes,
+            pause_ms = report.pause.as_millis() as u64,
+            spill_ms = report.spill.as_millis() as u64,
+            link_ms = report.link.as_millis() as u64,
+            publish_ms = report.publish.as_millis() as u64,
+            output_ms = report.output.as_millis() as u64,
+            "checkpoint"
+        );
+    }
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let seconds = progress.elapsed.as_secs_f64().max(0.001);
+    let checkpoint = match (progress.last_epoch, progress.checkpoint_age) {
+        (Some(epoch), Some(age)) => format!("checkpoint {epoch}, {} s ago", age.as_secs()),
+        (Some(epoch), None) => format!("checkpoint {epoch}"),
+        _ => "no checkpoint yet".to_owned(),
+    };
+    format!(
+        "{} events  {}/s  watermark {}  {} open panes  {} results  {} late  {} rejected  {checkpoint}",
+        grouped(progress.events),
+        grouped((progress.events_this_run as f64 / seconds) as u64),
+        progress.watermark,
+        grouped(progress.open_panes),
+        grouped(progress.results),
+        grouped(progress.late),
+        grouped(progress.rejected),
+    )
+}
+
+/// The summary for people.
+fn describe(summary: &RunSummary) -> String {
+    let mut lines = vec![format!(
+        "{} {}: {} events in {:.2} s ({} events/s)",
+        summary.pipeline,
+        summary.outcome,
+        grouped(summary.events),
+        summary.seconds,
+        grouped(summary.events_per_second as u64)
+    )];
+    let mut row = |name: &str, value: String| lines.push(format!("  {name:<12} {value}"));
+    row("watermark", summary.watermark.clone());
+    row("events", format!("{} in total", grouped(summary.total.events)));
+    for (window, rows) in &summary.total.results {
+        row("results", format!("{} rows of {window}", grouped(*rows)));
+    }
+    for (window, events) in &summary.total.late {
+        row("late", format!("{} events for {window}", grouped(*events)));
+    }
+    for (reason, records) in &summary.total.rejected {
+        row("rejected", format!("{} records: {reason}", grouped(*records)));
+    }
+    if summary.total.filtered > 0 {
+        row("filtered", format!("{} records", grouped(summary.total.filtered)));
+    }
+    row("open panes", grouped(summary.open_panes));
+    let checkpoints = &summary.checkpoints;
+    let last = checkpoints.last_epoch.map_or("none".to_owned(), |epoch| epoch.to_string());
+    row("checkpoints", format!("{} in this run, newest {last}", checkpoints.count));
+    lines.join("\n") + "\n"
+}
+
+/// A number with its digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}
