@@ -30,6 +30,9 @@ impl Partition {
     }
 
     fn watermark(&self, delay: Span) -> Watermark {
+        if delay == Span::MAX {
+            return Watermark::None;
+        }
         self.progress.max_time.map_or(Watermark::None, |time| Watermark::after(time, delay))
     }
 }
@@ -49,7 +52,8 @@ pub struct WatermarkTracker {
 }
 
 impl WatermarkTracker {
-    /// A tracker without partitions, for events that are at most `delay` out of order.
+    /// A tracker without partitions, for events that are at most `delay` out of order. [`Span::MAX`] means that
+    /// there is no bound, and so no watermark until the input ends.
     #[must_use]
     pub const fn new(delay: Span, idle_timeout: Option<Duration>) -> Self {
         Self { delay, idle_timeout, partitions: Vec::new(), current: Watermark::None }

@@ -303,7 +303,7 @@ fn open_store(
     clock: &Arc<dyn Clock>,
 ) -> Result<WindowStore> {
     let builder = WindowStore::builder(&config.name)
-        .delay(config.watermark.delay.unwrap_or(Span::ZERO))
+        .delay(config.watermark.delay.unwrap_or(Span::MAX))
         .idle_timeout(config.watermark.idle_timeout.map(duration))
         .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
         .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))

@@ -223,20 +223,19 @@ struct Emission {
 fn read_emission(section: &mut Section<'_>, delay: Option<Span>) -> Result<Emission> {
     const ADD_WATERMARK: &str =
         "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).";
-    let mode_item = section.require("mode", "Add `mode = \"append\"` or `mode = \"update\"`.")?;
-    let mode = mode_item.choice(&[("append", Mode::Append), ("update", Mode::Update)])?;
+    let mode_item = section.take("mode");
+    let choices = [("append", Mode::Append), ("update", Mode::Update)];
+    let mode = mode_item.as_ref().map_or(Ok(Mode::Append), |item| item.choice(&choices))?;
+    let refuse = |section: &Section<'_>, message: &str, remedy: String| match &mode_item {
+        Some(item) => item.error(message, remedy),
+        None => section.error(message, remedy),
+    };
     if (mode, delay) == (Mode::Append, None) {
         let message = "append needs a watermark: without one no window ever closes, so no row could be final";
-        return Err(mode_item.error(message, ADD_WATERMARK));
+        return Err(refuse(section, message, ADD_WATERMARK.to_owned()));
     }
     let trigger_item = section.take("trigger");
     let trigger = trigger_item.map_or(Ok(Trigger::Watermark), read_trigger)?;
-    if (trigger, delay) == (Trigger::Watermark, None) {
-        let message = "the trigger waits for a watermark, and there is none: nothing would be emitted";
-        return Err(
-            mode_item.error(message, format!("{ADD_WATERMARK} Or add `trigger = {{ count = 100 }}`."))
-        );
-    }
     let lateness_item = section.take("allowed_lateness");
     let allowed_lateness = lateness_item.as_ref().map_or(Ok(Span::ZERO), Item::span)?;
     if let (Some(item), None) = (&lateness_item, delay) {
