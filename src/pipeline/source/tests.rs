@@ -186,6 +186,19 @@ fn line_ends_bom_blank_and_last_lines_do_not_matter() {
 }
 
 #[test]
+fn a_last_line_without_an_end_counts_as_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "{\"ts\":1,\"k\":\"a\"}\n{\"ts\":2,\"k\":\"b\"}";
+    put(directory.path(), "in.jsonl", text.as_bytes());
+    let config = config(directory.path(), "\"in.jsonl\"", MILLIS);
+    let mut source = open(&config).unwrap();
+    let block = source.next_block(None).unwrap().unwrap();
+    assert!(block.end_of_partition);
+    assert_eq!(block.position, Position { bytes: text.len() as u64, records: 2 });
+    assert_eq!(source.partitions()[0].resume.position, block.position);
+}
+
+#[test]
 fn text_that_is_not_utf8_is_rejected_line_by_line() {
     let found = read_text(b"{\"ts\":1,\"k\":\"\xff\"}\n{\"ts\":2,\"k\":\"b\"}\n", "in.jsonl", MILLIS);
     assert!(found[0].starts_with("in.jsonl:1 broken_record - @0"), "{found:?}");
