@@ -102,7 +102,7 @@ pub struct OperatorState {
     pub state_version: u32,
     /// Allowed lateness.
     pub allowed_lateness: Span,
-    /// Panes held.
+    /// Open panes, when all of them were in memory and so could be counted.
     pub open_panes: Option<u64>,
 }
 
@@ -306,7 +306,7 @@ pub(super) mod tests {
                 fingerprint: u64::MAX,
                 state_version: 1,
                 allowed_lateness: Span::ZERO,
-                open_panes: 2,
+                open_panes: Some(2),
             }],
             files: vec![file("000012.sst"), file("CURRENT")],
             staged: vec![StagedOutput { sink: "out".to_owned(), handle: vec![1, 2], rows: 3, bytes: 40 }],

@@ -236,10 +236,10 @@ fn scans_keep_to_their_bounds_and_go_on_after_a_pane() {
     assert_eq!(values(bench.db.scan(FIRST, at(2)..at(3)).unwrap()), [3, 4]);
     assert_eq!(values(bench.db.scan(FIRST, at(3)..).unwrap()), [5]);
     let reversed = bench.db.scan(FIRST, at(3)..at(1)).unwrap();
-    assert_eq!(values(reversed), []);
+    assert!(values(reversed).is_empty());
     let after = |end, key, to| values(bench.db.scan_after(FIRST, pane(end, key), to).unwrap());
     assert_eq!(after(1, b"", std::ops::Bound::Included(at(2))), [2, 3, 4]);
-    assert_eq!(after(1, b"a", std::ops::Bound::Excluded(at(2))), []);
+    assert!(after(1, b"a", std::ops::Bound::Excluded(at(2))).is_empty());
     assert_eq!(after(2, b"a", std::ops::Bound::Unbounded), [5]);
     bench.db.set_horizon(horizon(1));
     assert_eq!(after(1, b"", std::ops::Bound::Unbounded), [3, 4, 5]);
