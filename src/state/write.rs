@@ -18,7 +18,7 @@ use crate::event_time::EventTime;
 
 /// Runs of so many entries or more are written as files.
 ///
-/// Measured with `tests/speed.rs`, two busy cores, 57-byte entries, write and link together, three epochs over the
+/// Measured on two busy cores, 57-byte entries, write and link together, three epochs over the
 /// same panes: 16,384 entries 43–65 ms as a batch and 39–74 ms as files, 65,536 entries 181–273 ms and 136–180 ms,
 /// 1,048,576 entries 964–2,355 ms and 756–788 ms. Small files cost a sync each, large batches a sorted tree.
 pub(super) const FILES_FROM_ENTRIES: usize = 32_768;

@@ -284,7 +284,7 @@ fn a_replaced_input_is_refused() {
     let settings = Settings { size: 10, delay: 0, lateness: 0, memory_bytes: 16 << 20 };
     let folder = tempfile::tempdir().unwrap();
     let (mut store, partition, _) = open(folder.path(), settings);
-    store.checkpoint(barrier(partition, 0)).unwrap();
+    store.checkpoint(barrier(partition, 1)).unwrap();
     drop(store);
     let mut store = WindowStore::builder("test").window(spec(settings)).open(folder.path()).unwrap();
     let other = SourceIdentity { head_bytes: 4, head_crc32: 8 };

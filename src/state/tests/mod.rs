@@ -4,7 +4,6 @@ mod eviction;
 mod linking;
 mod payloads;
 mod plateau;
-mod speed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
