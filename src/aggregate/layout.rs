@@ -250,7 +250,7 @@ fn add_int(primitive: Primitive, words: &mut [u64], value: i64) {
 fn add_float(primitive: Primitive, words: &mut [u64], value: f64) {
     match primitive {
         Primitive::SumFloat => {
-            let sum = float_sum(words, 0).add(value);
+            let sum = float_sum(words, 0).plus(value);
             words[..2].copy_from_slice(&sum.to_words());
         }
         Primitive::MinFloat => words[0] = merge_float(words[0], value.to_bits(), float_min),
@@ -428,7 +428,7 @@ mod tests {
     fn aggregates_over_one_field_share_their_words() {
         let avg = AggregateSpec::over("a", Function::Avg, "v", InputType::Int, 0);
         let sum = AggregateSpec::over("s", Function::Sum, "v", InputType::Int, 0);
-        assert_eq!(Layout::new(&[avg.clone()]).words(), Layout::new(&[avg, sum]).words());
+        assert_eq!(Layout::new(std::slice::from_ref(&avg)).words(), Layout::new(&[avg, sum]).words());
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl ExactFloat {
 
     /// This sum and one more value.
     #[must_use]
-    pub fn add(self, value: f64) -> Self {
+    pub fn plus(self, value: f64) -> Self {
         let (sum, error) = two_sum(self.high, value);
         Self::renormalised(sum, self.low + error)
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn sum(values: &[f64]) -> f64 {
-        values.iter().fold(ExactFloat::ZERO, |sum, &value| sum.add(value)).value()
+        values.iter().fold(ExactFloat::ZERO, |sum, &value| sum.plus(value)).value()
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn sum_of(values: &[f64]) -> ExactFloat {
-        values.iter().fold(ExactFloat::ZERO, |sum, &value| sum.add(value))
+        values.iter().fold(ExactFloat::ZERO, |sum, &value| sum.plus(value))
     }
 
     #[test]

@@ -120,6 +120,8 @@ mod tests {
 
     const MAGIC: [u8; 8] = *b"FLOODTST";
 
+    type Nested = (i64, Vec<u8>, Option<String>, Vec<(u32, bool)>);
+
     #[test]
     fn the_layout_is_pinned_by_golden_bytes() {
         let bytes = encode(MAGIC, 7, &(3_u16, "ab".to_owned(), Some(-1_i64))).unwrap();
@@ -152,9 +154,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decode_undoes_encode(value in any::<(i64, Vec<u8>, Option<String>, Vec<(u32, bool)>)>()) {
+        fn decode_undoes_encode(value in any::<Nested>()) {
             let bytes = encode(MAGIC, 3, &value).unwrap();
-            let back: (i64, Vec<u8>, Option<String>, Vec<(u32, bool)>) = decode(MAGIC, 3, &bytes).unwrap();
+            let back: Nested = decode(MAGIC, 3, &bytes).unwrap();
             prop_assert_eq!(back, value);
         }
 

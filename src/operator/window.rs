@@ -180,7 +180,7 @@ impl WindowOperator {
         let mut hashes = std::mem::take(&mut self.hashes);
         hash_keys(keys, &mut hashes);
         let mut out_of_range = marks.out_of_range();
-        for index in 0..batch.len() {
+        for (index, &hash) in hashes.iter().enumerate() {
             if let [next, rest @ ..] = out_of_range
                 && *next as usize == index
             {
@@ -190,7 +190,7 @@ impl WindowOperator {
             let time = EventTime::from_millis(batch.times[index]);
             let before = marks.before(index);
             if let Some(table) = self.table_for(time, before) {
-                let (row, new) = self.open_table(table).find_or_insert(keys.get(index), hashes[index]);
+                let (row, new) = self.open_table(table).find_or_insert(keys.get(index), hash);
                 self.touch(table, row, index);
                 if !self.fires_once {
                     self.after_event(table, row, new, batch, index, before, panes, emit)?;

@@ -12,7 +12,7 @@ const BLOCKS_AHEAD: usize = 4;
 /// What the reader has for the task.
 pub(super) enum Next {
     /// A block.
-    Block(Block),
+    Block(Box<Block>),
     /// Nothing yet.
     Waiting,
     /// Everything was read.
@@ -54,7 +54,7 @@ impl Reader {
     /// The next block, waiting no longer than `patience`.
     pub(super) fn next(&self, patience: Duration) -> Result<Next> {
         match self.blocks.recv_timeout(patience) {
-            Ok(block) => Ok(Next::Block(block?)),
+            Ok(block) => Ok(Next::Block(Box::new(block?))),
             Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
             Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
         }

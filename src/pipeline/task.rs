@@ -154,7 +154,7 @@ impl<'a> Task<'a> {
                 return Ok(Ended::Stopped);
             }
             match self.reader.next(PATIENCE)? {
-                Next::Block(block) => self.process(block)?,
+                Next::Block(block) => self.process(*block)?,
                 Next::Waiting => self.store.tick(|_| false, &mut self.outputs)?,
                 Next::End => return Ok(Ended::Input),
             }
