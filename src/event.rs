@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use crate::event_time::EventTime;
+
 /// Index of a source partition within its task (a file, a Kafka partition).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
@@ -249,7 +251,43 @@ pub struct EventBatch {
     pub spans: Vec<Range<u32>>,
 }
 
+/// One value of one event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// For a column of integers, or rounded for one of floats.
+    Int(i64),
+    /// For a column of floats.
+    Float(f64),
+}
+
 impl EventBatch {
+    /// An empty batch of `partition` with so many key columns and these value columns.
+    #[must_use]
+    pub fn with_columns(partition: PartitionId, keys: usize, values: Vec<ValueColumn>) -> Self {
+        Self { partition, keys: vec![KeyColumn::default(); keys], values, ..Self::default() }
+    }
+
+    /// Appends an event: one key per key column, one value per value column, `None` for null.
+    ///
+    /// The store refuses a batch whose columns differ in length, which is what a wrong number of keys or values, or a
+    /// float for a column of integers, leads to.
+    pub fn push_event(&mut self, time: EventTime, keys: &[&[u8]], values: &[Option<Number>]) {
+        self.times.push(time.as_millis());
+        for (column, key) in self.keys.iter_mut().zip(keys) {
+            column.push(key);
+        }
+        for (column, value) in self.values.iter_mut().zip(values) {
+            match (value, column) {
+                (None, column) => column.push_null(),
+                (Some(Number::Int(value)), column) => column.push_int(*value),
+                (Some(Number::Float(value)), column @ ValueColumn::Float { .. }) => {
+                    column.push_float(*value);
+                }
+                (Some(Number::Float(_)), ValueColumn::Int { .. }) => {}
+            }
+        }
+    }
+
     /// Number of events.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,6 +4,15 @@
 //! `pipeline` → `store`, `inspect` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
 //! `event_time`, `codec`, `error`, `clock`, `fault`.
 
+//!
+//! The command `floodmark` runs pipelines from a file; programs embed [`store::WindowStore`]. Both are shown in the
+//! README, whose examples are tests.
+
+/// The README, so that its examples compile and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 pub mod aggregate;
 pub mod checkpoint;
 pub mod clock;

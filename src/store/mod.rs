@@ -7,6 +7,7 @@
 
 mod builder;
 mod checkpointing;
+mod collect;
 mod panes;
 mod restore;
 mod writer;
@@ -26,6 +27,7 @@ use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
+pub use collect::{Collected, CollectedLate, CollectedRow};
 pub use restore::{Restored, RestoredPartition};
 
 use panes::StorePanes;
@@ -42,25 +44,37 @@ struct Partition {
 
 /// Durable window state of one task.
 ///
-/// ```no_run
+/// ```
 /// use floodmark::aggregate::{AggregateSpec, Function, InputType};
-/// use floodmark::event_time::{Span, Tumbling};
+/// use floodmark::checkpoint::SourceIdentity;
+/// use floodmark::event::{EventBatch, Number, ValueColumn};
+/// use floodmark::event_time::{EventTime, Span, Tumbling};
 /// use floodmark::operator::OperatorSpec;
-/// use floodmark::store::WindowStore;
+/// use floodmark::store::{Barrier, Collected, ReadTo, WindowStore};
 ///
-/// # fn main() -> floodmark::error::Result<()> {
-/// let minute = Tumbling::new(Span::from_millis(60_000).expect("positive"), 0).expect("valid window");
-/// let sum = AggregateSpec::over("total", Function::Sum, "amount", InputType::Int, 0);
-/// let store = WindowStore::builder("orders")
-///     .window(OperatorSpec::new("per_minute", minute, &["customer"], vec![sum]))
-///     .delay(Span::from_millis(5_000).expect("positive"))
-///     .open("state/orders")?;
-/// assert_eq!(store.operators().len(), 1);
-/// # Ok(())
-/// # }
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let minute = Tumbling::new(Span::from_millis(60_000).ok_or("negative")?, 0)?;
+///     let total = AggregateSpec::over("total", Function::Sum, "amount", InputType::Int, 0);
+///     let window = OperatorSpec::new("per_minute", minute, &["customer"], vec![total]);
+/// # let directory = tempfile::tempdir()?;
+/// # let state = directory.path().join("state");
+///     let mut store = WindowStore::builder("orders").window(window).open(&state)?; // restores the newest checkpoint
+///     let (partition, mut at) = store.partition("orders-0", SourceIdentity::default())?; // and says where to read on
+///     let mut results = Collected::default();
+///     for (millis, customer, amount) in [(1_000, "ada", 5), (2_000, "bob", 7), (61_000, "ada", 1)] {
+///         let mut batch = EventBatch::with_columns(partition, 1, vec![ValueColumn::int()]);
+///         batch.push_event(EventTime::from_millis(millis), &[customer.as_bytes()], &[Some(Number::Int(amount))]);
+///         store.process(&batch, &mut results)?; // the third event closes the first minute
+///         at.records += 1;
+///     }
+///     let read_to = vec![ReadTo { partition, position: at, finished: false }];
+///     store.checkpoint(Barrier { read_to, ..Barrier::default() })?; // durable: state, watermark and position together
+///     assert_eq!(results.rows.len(), 2);
+///     Ok(())
+/// }
 /// ```
 ///
-/// `examples/embed.rs` is a whole program with results, checkpoints and a resume.
+/// The README has a whole program with results, a checkpoint and a resume.
 pub struct WindowStore {
     directory: StateDirectory,
     db: Arc<StateDb>,

@@ -1,0 +1,81 @@
+//! A receiver that keeps everything, for tests and for programs whose results fit into memory.
+
+use crate::aggregate::Value;
+use crate::error::Error;
+use crate::event::EventBatch;
+use crate::event_time::{EventTime, Watermark, Window};
+use crate::operator::{Emit, LateEvent, PaneKind, ResultBlock};
+
+/// One result, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedRow {
+    /// Index of the window operator.
+    pub operator: usize,
+    /// The window.
+    pub window: Window,
+    /// User key.
+    pub key: Vec<u8>,
+    /// One value per aggregate.
+    pub values: Vec<Value>,
+    /// Emissions of this pane before.
+    pub pane_index: u32,
+    /// Early, on time or late.
+    pub kind: PaneKind,
+    /// The watermark at emission.
+    pub watermark: Watermark,
+}
+
+/// One late event, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectedLate {
+    /// Index of the window operator.
+    pub operator: usize,
+    /// Event time.
+    pub time: EventTime,
+    /// The window that had expired.
+    pub window: Window,
+    /// How far the watermark was past its end and allowed lateness, in milliseconds.
+    pub late_by_ms: i64,
+}
+
+/// Keeps results and late events in memory, in order. Grows without bound: take the contents now and then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Collected {
+    /// Results.
+    pub rows: Vec<CollectedRow>,
+    /// Late events.
+    pub late: Vec<CollectedLate>,
+    /// Times, in milliseconds, of events that no window can hold.
+    pub out_of_range: Vec<i64>,
+}
+
+impl Emit for Collected {
+    type Error = Error;
+
+    fn results(&mut self, operator: usize, block: &mut dyn ResultBlock) -> Result<(), Error> {
+        let (window, watermark) = (block.window(), block.watermark());
+        while let Some(row) = block.next_row() {
+            self.rows.push(CollectedRow {
+                operator,
+                window,
+                key: row.key.to_vec(),
+                values: row.values.to_vec(),
+                pane_index: row.pane_index,
+                kind: row.kind,
+                watermark,
+            });
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<(), Error> {
+        let LateEvent { window, late_by_ms, .. } = event;
+        self.late.push(CollectedLate { operator, time: event.time(), window, late_by_ms });
+        Ok(())
+    }
+
+    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Error> {
+        self.out_of_range.extend(batch.times.get(index));
+        Ok(())
+    }
+}
