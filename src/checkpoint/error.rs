@@ -248,7 +248,7 @@ const AHEAD: &str = "outputs published after that checkpoint are then ahead of t
 fn damaged_remedy(alternative: Option<u64>) -> String {
     match alternative {
         Some(epoch) => format!(
-            "put the damaged files back from a copy, or restore the older checkpoint explicitly with at={epoch}; {AHEAD}"
+            "put the damaged files back from a copy, or restore the older checkpoint explicitly with --at {epoch}; {AHEAD}"
         ),
         None => {
             "put the damaged files back from a copy; no older checkpoint verifies, so otherwise start a new \
@@ -261,7 +261,7 @@ fn damaged_remedy(alternative: Option<u64>) -> String {
 fn missing_remedy(present: Option<u64>) -> String {
     match present {
         Some(epoch) => format!(
-            "put the missing checkpoint back, or restore an older one explicitly, such as at={epoch}; {AHEAD}"
+            "put the missing checkpoint back, or restore an older one explicitly, such as --at {epoch}; {AHEAD}"
         ),
         None => {
             "put the missing checkpoints back, or start a new state directory and replay the input".to_owned()

@@ -169,12 +169,10 @@ impl<'a> Task<'a> {
     fn process(&mut self, mut block: Block) -> Result<()> {
         let index = block.partition.0 as usize;
         let leader = self.readings.get(block.batch.partition.0 as usize).map(|reading| reading.id);
-        let (Some(leader), Some(reading)) = (leader, self.readings.get_mut(index)) else {
+        let (Some(leader), Some(reading)) = (leader, self.readings.get(index)) else {
             return Err(Error::new(ErrorKind::Bug, format!("block of an unknown partition: index={index}")));
         };
         self.outputs.now_reading(&reading.name, reading.position);
-        reading.position = block.position;
-        reading.finished = block.end_of_partition;
         let id = reading.id;
         block.batch.partition = leader;
         for rejected in &block.rejected {
@@ -191,6 +189,11 @@ impl<'a> Task<'a> {
         }
         if block.end_of_partition {
             self.store.finish_partition(id, &mut self.outputs)?;
+        }
+        // Last, so that a block that was refused is read again after the checkpoint that ends the run.
+        if let Some(reading) = self.readings.get_mut(index) {
+            reading.position = block.position;
+            reading.finished = block.end_of_partition;
         }
         self.reader.recycle(block);
         Ok(())

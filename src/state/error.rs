@@ -7,6 +7,10 @@ use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
 
+/// What to do about a full disk.
+const FREE_SPACE: &str =
+    "free space on the volume of the state directory and run again; the last complete checkpoint is intact";
+
 /// Why the state database could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -146,6 +150,13 @@ impl StateError {
                 "look for a full disk or a failing one, then restart: the last checkpoint is restored"
             }
             Self::HalfChanged => "restart: the last checkpoint is restored",
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,
+                io::ErrorKind::PermissionDenied => "give the process access to the path",
+                _ => return None,
+            },
+            // RocksDB hands on the system's answer as text only.
+            Self::Engine { source, .. } if source.as_ref().contains("No space left on device") => FREE_SPACE,
             _ => return None,
         })
     }

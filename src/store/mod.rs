@@ -133,9 +133,12 @@ impl WindowStore {
     pub fn partition(&mut self, name: &str, identity: SourceIdentity) -> Result<(PartitionId, Position)> {
         self.check_usable()?;
         if let Some(index) = self.partitions.iter().position(|partition| partition.name == name) {
-            let known = &self.partitions[index];
+            let known = &mut self.partitions[index];
             // Nothing was read of a partition at its beginning; whatever is there now is the input.
-            if known.identity != identity && known.position != Position::default() {
+            if known.position == Position::default() {
+                known.identity = identity;
+            }
+            if known.identity != identity {
                 return Err(Error::new(
                     ErrorKind::Incompatible,
                     format!("source partition is not the one the checkpoint was made from: name={name}"),

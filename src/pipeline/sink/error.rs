@@ -90,12 +90,12 @@ impl SinkError {
             }
             Self::Fenced { .. } => "stop this process: the newer run continues the work",
             Self::Foreign { .. } => {
-                "choose an empty output directory, or let this run set the existing parts aside (they are moved to a \
-                 hidden folder of the output directory, not deleted)"
+                "choose an empty output directory, or let this run set the existing parts aside with --set-aside-output \
+                 (they are moved to a hidden folder of the output directory, not deleted)"
             }
             Self::Ahead { .. } => {
-                "restore the newest checkpoint; or let this run set the later parts aside (they are moved to a hidden \
-                 folder of the output directory), which means that readers who took them will see those results \
+                "restore the newest checkpoint; or let this run set the later parts aside with --set-aside-output \
+                 (they are moved to a hidden folder of the output directory), which means that readers who took them will see those results \
                  again; or choose an empty output directory"
             }
             Self::Conflict { .. } => {

@@ -309,7 +309,8 @@ fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Resu
     if !same {
         return Err(partition.replaced());
     }
-    partition.identity = Some(identity);
+    // A file that was short when it was first opened goes on being known by the little that there was.
+    partition.identity = expected.or(Some(identity));
     if partition.compression != Compression::None {
         return Ok(false);
     }

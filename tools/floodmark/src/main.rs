@@ -51,7 +51,8 @@ fn main() -> ExitCode {
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Invalid => 2,
-        ErrorKind::Unavailable => 3,
+        // A store refuses work after the disk failed under it.
+        ErrorKind::Unavailable | ErrorKind::Poisoned => 3,
         ErrorKind::Locked => 4,
         ErrorKind::Damaged => 5,
         ErrorKind::Incompatible => 6,

@@ -37,8 +37,9 @@ pub(crate) struct Arguments {
     /// Restore the checkpoint of this epoch instead of the newest.
     #[arg(long, value_name = "EPOCH")]
     at: Option<u64>,
-    /// With --at: move output of later epochs aside instead of refusing. Readers may see these results again.
-    #[arg(long, requires = "at")]
+    /// Move output that the restored checkpoint does not know aside instead of refusing: with --at, that of later
+    /// epochs, which readers may see again; with new state, that of an older one.
+    #[arg(long)]
     set_aside_output: bool,
 }
 

@@ -1,0 +1,307 @@
+//! The same input, run straight and run with kills, faults and signals, gives the same bytes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use floodmark::fault;
+use rustix::process::Signal;
+
+use crate::support::{Ended, Outputs, Random, Running, Site, flights_sample, unpacked};
+
+const SIGKILL: i32 = 9;
+
+/// Few panes: three airports, one hour open at a time.
+const BY_ORIGIN: &str = r#"
+[[window]]
+name = "hourly"
+key = ["origin"]
+type = "tumbling"
+size = "1h"
+aggregates = [
+  { name = "flights", function = "count" },
+  { name = "delay_sum", function = "sum", field = "dep_delay", type = "int" },
+  { name = "delay_min", function = "min", field = "dep_delay", type = "int" },
+  { name = "delay_max", function = "max", field = "dep_delay", type = "int" },
+  { name = "delay_avg", function = "avg", field = "dep_delay", type = "int" },
+]
+output = { path = "out/hourly" }
+"#;
+
+/// Many panes, two operators, firings that are revised: everything that a checkpoint has to carry.
+const BY_ROUTE: &str = r#"
+[[window]]
+name = "routes"
+key = ["carrier", "dest"]
+type = "tumbling"
+size = "6h"
+allowed_lateness = "2h"
+aggregates = [
+  { name = "flights", function = "count" },
+  { name = "delay_sum", function = "sum", field = "dep_delay", type = "int" },
+  { name = "delay_avg", function = "avg", field = "dep_delay", type = "int" },
+]
+output = { path = "out/routes", format = "csv" }
+
+[[window]]
+name = "aircraft"
+key = ["tailnum"]
+type = "tumbling"
+size = "3d"
+mode = "update"
+trigger = { count = 3 }
+aggregates = [
+  { name = "flights", function = "count" },
+  { name = "farthest", function = "max", field = "distance", type = "int" },
+]
+output = { path = "out/aircraft" }
+"#;
+
+/// A pipeline that makes checkpoints as often as it can.
+fn pipeline(source: &str, checkpoint: &str, windows: &str) -> String {
+    format!(
+        r#"name = "crash"
+
+[source]
+{source}
+time = {{ field = "sched_dep", format = "rfc3339", min = "2013-01-01T00:00:00Z", max = "2014-02-01T00:00:00Z" }}
+
+[watermark]
+delay = "15m"
+
+[state]
+directory = "state"
+memory = "64MiB"
+
+[checkpoint]
+{checkpoint}
+{windows}
+[late]
+path = "out/late"
+
+[dead_letter]
+path = "out/rejected"
+"#
+    )
+}
+
+const OFTEN: &str = "interval = \"5ms\"\nbytes = \"64KiB\"\nretain = 1";
+const NEVER: &str = "interval = \"1h\"";
+
+fn sample() -> String {
+    format!("path = {:?}", flights_sample())
+}
+
+/// The sample with a broken line here and there, so that the dead-letter output takes part too.
+fn sample_with_rubbish() -> Vec<u8> {
+    let text = unpacked(&flights_sample());
+    let mut with = Vec::with_capacity(text.len() + (64 << 10));
+    for (index, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        if index % 97 == 41 {
+            with.extend_from_slice(format!("{{\"sched_dep\":\"no time {index}\n").as_bytes());
+        }
+        with.extend_from_slice(line);
+    }
+    with
+}
+
+/// Kills runs of `site` at random moments, each time again until one completes, round after round.
+fn kill_at_random(site: &Site, straight: &Outputs, straight_time: Duration, kills: u32, random: &mut Random) {
+    let (mut killed, mut rounds, mut resumed, mut epochs) = (0, 0, 0, 0);
+    while killed < kills {
+        site.reset();
+        let mut in_a_row = 0;
+        let ended = loop {
+            let running = Running::start(site.command(&["--quiet"]));
+            // Later and later in one round, so that a machine that starts processes slowly gets done.
+            std::thread::sleep(random.time_below(straight_time * (4 + in_a_row) / 5));
+            let ended = running.kill();
+            if ended.signal != Some(SIGKILL) {
+                break ended;
+            }
+            in_a_row += 1;
+        };
+        let summary = ended.summary();
+        site.outputs().assert_same_as(straight, &format!("after {in_a_row} kills"));
+        killed += in_a_row;
+        rounds += 1;
+        resumed += u32::from(!summary["start"]["epoch"].is_null());
+        epochs += summary["checkpoints"]["last_epoch"].as_u64().unwrap();
+    }
+    println!(
+        "{killed} kills, {rounds} rounds, {resumed} ended on a restored checkpoint, {epochs} checkpoints"
+    );
+    assert!(
+        resumed * 2 >= rounds,
+        "kills come before the first checkpoint: {resumed} of {rounds} rounds resumed"
+    );
+}
+
+fn survives_kills(test: &str, site: &Site, kills: u32) {
+    let mut random = Random::seeded(test);
+    let started = Instant::now();
+    let (summary, straight) = site.complete(&["--quiet"]);
+    let straight_time = started.elapsed();
+    println!("{test}: straight run {straight_time:?}, {} checkpoints", summary["checkpoints"]["count"]);
+    assert!(straight.bytes("late") > 0, "the input has no late events");
+    kill_at_random(site, &straight, straight_time, kills * depth(), &mut random);
+}
+
+/// `cargo xtask deep` kills ten times as often.
+fn depth() -> u32 {
+    if std::env::var_os("FLOODMARK_DEEP").is_some() { 10 } else { 1 }
+}
+
+#[test]
+fn flights_by_airport_survive_kills_at_any_moment() {
+    let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    survives_kills("flights_by_airport_survive_kills_at_any_moment", &site, 75);
+}
+
+#[test]
+fn flights_by_route_and_aircraft_survive_kills_at_any_moment() {
+    let site =
+        Site::in_memory(&pipeline("path = \"flights-*.jsonl\"\npartitions = \"single\"", OFTEN, BY_ROUTE));
+    // In several files: a kill may come between the end of one and the beginning of the next.
+    let text = sample_with_rubbish();
+    let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+    for (index, lines) in lines.chunks(1_500).enumerate() {
+        site.write(&format!("flights-{index:03}.jsonl"), lines.concat());
+    }
+    survives_kills("flights_by_route_and_aircraft_survive_kills_at_any_moment", &site, 75);
+    assert!(site.outputs().bytes("rejected") > 0, "the input has no broken lines");
+}
+
+#[test]
+fn a_fault_at_every_point_leaves_nothing_lost_and_nothing_doubled() {
+    let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    let (summary, straight) = site.complete(&["--quiet"]);
+    assert!(summary["checkpoints"]["count"].as_u64().unwrap() >= 3, "too few checkpoints: {summary}");
+    for point in fault::POINTS {
+        for (action, nth) in [("kill", 1), ("kill", 3), ("error", 1), ("error", 3)] {
+            let fault = format!("{point}:{action}:{nth}");
+            site.reset();
+            let ended = site.run_with_fault(&fault);
+            assert_hit(&ended, &fault, action);
+            let (_, outputs) = site.complete(&["--quiet"]);
+            outputs.assert_same_as(&straight, &fault);
+        }
+    }
+}
+
+fn assert_hit(ended: &Ended, fault: &str, action: &str) {
+    let Ended { code, signal, stderr, .. } = ended;
+    match action {
+        "kill" => {
+            assert_eq!(*signal, Some(SIGKILL), "{fault} was not passed: code={code:?} stderr:\n{stderr}")
+        }
+        _ => {
+            assert!(code.is_some_and(|code| code != 0), "{fault}: code={code:?} signal={signal:?} {stderr}");
+            assert!(stderr.contains("injected fault"), "{fault}: the cause is not told:\n{stderr}");
+        }
+    }
+}
+
+/// A run that has read all of `text` from standard input and waits for more.
+fn start_and_feed(site: &Site, text: &[u8], fault: Option<&str>) -> Running {
+    let mut command = site.command(&[]);
+    command.stdin(Stdio::piped()).env("FLOODMARK_LOG", "info");
+    if let Some(fault) = fault {
+        command.env("FLOODMARK_FAULT", fault);
+    }
+    let mut running = Running::start(command);
+    running.child().stdin.as_mut().unwrap().write_all(text).unwrap();
+    running
+}
+
+/// Feeds all of `text` and waits for the end.
+fn feed_to_the_end(site: &Site, text: &[u8]) -> Ended {
+    let mut running = start_and_feed(site, text, None);
+    drop(running.child().stdin.take());
+    running.wait()
+}
+
+fn from_standard_input(checkpoint: &str) -> Site {
+    Site::in_memory(&pipeline("path = \"-\"\nformat = \"jsonl\"", checkpoint, BY_ORIGIN))
+}
+
+#[test]
+fn a_terminated_run_makes_a_last_checkpoint_and_is_resumed() {
+    let text = unpacked(&flights_sample());
+    let site = from_standard_input(NEVER);
+    assert_eq!(feed_to_the_end(&site, &text).summary()["outcome"], "completed");
+    let straight = site.outputs();
+    site.reset();
+    for (share, signal) in [(3, Signal::TERM), (2, Signal::INT)] {
+        let before = site.epochs().last().copied();
+        let mut running = start_and_feed(&site, &text[..text.len() / share], None);
+        // Kept open: the run must not wait for the next line, nor take this for the end.
+        let stdin = running.child().stdin.take();
+        running.signal(signal);
+        let summary = running.wait().summary();
+        drop(stdin);
+        assert_eq!(summary["outcome"], "stopped", "{summary}");
+        assert!(site.epochs().last().copied() > before, "no last checkpoint: {summary}");
+        assert!(site.outputs().bytes("hourly") > 0, "nothing was published");
+    }
+    let summary = feed_to_the_end(&site, &text).summary();
+    assert_eq!(
+        (&summary["start"]["epoch"], &summary["outcome"]),
+        (&2.into(), &"completed".into()),
+        "{summary}"
+    );
+    site.outputs().assert_same_as(&straight, "after two stops");
+}
+
+#[test]
+fn a_second_signal_ends_the_run_at_once_and_loses_nothing() {
+    let text = unpacked(&flights_sample());
+    let site = from_standard_input(NEVER);
+    assert_eq!(feed_to_the_end(&site, &text).summary()["outcome"], "completed");
+    let straight = site.outputs();
+    let mut impatient = 0;
+    for _ in 0..10 {
+        site.reset();
+        // The last checkpoint takes 200 ms, which leaves time to become impatient in.
+        let fault = "checkpoint.manifest.before:delay:1";
+        let ended = terminate_twice(start_and_feed(&site, &text[..text.len() / 2], Some(fault)));
+        assert!(matches!(ended, Some(0 | 130)), "{ended:?}");
+        assert_eq!(feed_to_the_end(&site, &text).summary()["outcome"], "completed");
+        site.outputs().assert_same_as(&straight, "after two signals");
+        impatient += usize::from(ended == Some(130));
+        if impatient == 2 {
+            return;
+        }
+    }
+    panic!("the second signal did not end the run at once");
+}
+
+/// Signals once, and again as soon as the first has been taken notice of. Returns the exit code.
+fn terminate_twice(mut running: Running) -> Option<i32> {
+    let stderr = BufReader::new(running.child().stderr.take().unwrap());
+    running.signal(Signal::TERM);
+    let mut lines = stderr.lines().map(Result::unwrap);
+    lines
+        .find(|line| line.contains("stopping after a last checkpoint"))
+        .expect("the signal is taken notice of");
+    running.signal(Signal::TERM);
+    lines.for_each(drop);
+    running.wait().code
+}
+
+#[test]
+fn state_and_staged_output_of_a_killed_run_are_swept() {
+    let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    assert_eq!(site.run_with_fault("checkpoint.publish.before:kill:3").signal, Some(SIGKILL));
+    site.complete(&["--quiet"]);
+    let left = |dir: &str| -> Vec<String> {
+        let entries = fs::read_dir(site.path(dir)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(left("out/hourly/.staging"), ["LOCK", "OWNER"]);
+    assert_eq!(left("state/checkpoints").len(), 1);
+}

@@ -1,0 +1,14 @@
+//! The `floodmark` command from outside: real processes, real files, killed, starved and fed with rubbish.
+//!
+//! Needs the fault points: `cargo xtask test` turns them on. A run that goes wrong leaves its seed and the first
+//! line that differs.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests write inputs that need no sync, and keep the time of other processes"
+)]
+
+mod bad_input;
+mod crash;
+mod golden;
+mod support;
