@@ -7,7 +7,7 @@ use crate::codec::DecodeError;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often another newest checkpoint is taken when one was retired while it was read.
-const CHOICES_MAX: u32 = 5;
+pub(super) const CHOICES_MAX: u32 = 5;
 
 /// A checkpoint whose manifest is believed. Its files may still not be as the manifest says.
 #[derive(Debug)]

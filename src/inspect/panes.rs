@@ -75,7 +75,7 @@ pub fn key_panes(
     now_ms: i64,
 ) -> Result<KeyReport> {
     with_checkpoint(path, at, |chosen| {
-        let open = OpenState::open(chosen)?;
+        let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
         let operators = fitting(&open, &selected(&open, window)?, key)?
             .into_iter()
             .map(|index| look_up(&open, index, key, chosen.manifest.watermark))

@@ -2,10 +2,9 @@
 //! out.
 
 use crate::aggregate::{STATE_VERSION, Value, read_payload};
-use crate::checkpoint::OperatorState;
+use crate::checkpoint::{CheckpointSummary, Manifest, OperatorState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Tumbling;
-use crate::inspect::choice::Chosen;
 use crate::inspect::text::Aggregates;
 use crate::operator::{OperatorSpec, WindowOperator};
 use crate::state::{FamilySpec, ReadOnlyState, Stored};
@@ -24,16 +23,16 @@ pub(super) struct Shape {
 
 impl OpenState {
     /// Opens the database. Without a horizon set, expired panes that are still on disk are shown.
-    pub(super) fn open(chosen: &Chosen) -> Result<Self> {
-        let operators = chosen.manifest.operators.iter().enumerate();
+    pub(super) fn open(summary: &CheckpointSummary, manifest: &Manifest) -> Result<Self> {
+        let operators = manifest.operators.iter().enumerate();
         let shapes = operators.map(|(index, state)| Shape::new(index, state)).collect::<Result<Vec<_>>>()?;
         let families: Vec<FamilySpec> = shapes.iter().map(|shape| family(shape.spec())).collect();
-        let state = ReadOnlyState::open(&chosen.summary.database(), &families)?;
-        let (found, expected) = (state.epoch(), chosen.manifest.epoch);
+        let state = ReadOnlyState::open(&summary.database(), &families)?;
+        let (found, expected) = (state.epoch(), manifest.epoch);
         if found != expected {
             let message = format!(
                 "state database is not of its checkpoint: path={} epoch={found} manifest_epoch={expected}",
-                chosen.summary.path.display()
+                summary.path.display()
             );
             return Err(Error::new(ErrorKind::Damaged, message).with_remedy("ask for another checkpoint"));
         }

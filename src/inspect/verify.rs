@@ -5,19 +5,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::checkpoint::{self, CheckpointSummary, Manifest, ManifestError, Problem, VerifyReport};
+use crate::checkpoint::{self, CheckpointSummary, Manifest, Problem, VerifyReport};
 use crate::codec::key_components;
 use crate::error::{Error, Result};
 use crate::event_time::EventTime;
-use crate::inspect::choice::{Chosen, choose, retired};
+use crate::inspect::choice::{CHOICES_MAX, choose, retired};
 use crate::inspect::shape::{OpenState, Shape};
 use crate::state::FamilyId;
 
 /// Damaged panes named for each operator; of the others only the number is given.
 const PANES_NAMED_MAX: u64 = 20;
-/// How often another newest checkpoint is taken when one was retired while it was read.
-const CHOICES_MAX: u32 = 5;
-
 /// Which checkpoints to verify.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
@@ -172,12 +169,7 @@ fn read_back(
     manifest: &Manifest,
     verified: &mut VerifiedCheckpoint,
 ) -> Result<()> {
-    let summary = CheckpointSummary {
-        path: summary.path.clone(),
-        epoch: summary.epoch,
-        manifest: Err(ManifestError::Missing),
-    };
-    let open = OpenState::open(&Chosen { summary, manifest: manifest.clone() })?;
+    let open = OpenState::open(summary, manifest)?;
     open.state.set_horizon(manifest.horizon);
     let families = open.state.verify()?;
     for family in &families {

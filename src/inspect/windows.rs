@@ -163,7 +163,7 @@ pub fn windows(
     now_ms: i64,
 ) -> Result<WindowsReport> {
     with_checkpoint(path, at, |chosen| {
-        let open = OpenState::open(chosen)?;
+        let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
         let operators = selected(&open, window)?
             .into_iter()
             .map(|index| scan(&open, index, chosen.manifest.watermark, top))
