@@ -20,6 +20,20 @@ pub struct CheckpointSummary {
     pub manifest: Result<Manifest, ManifestError>,
 }
 
+impl CheckpointSummary {
+    /// Its database, to be opened read-only.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.path.join(layout::DATABASE)
+    }
+
+    /// False once retention has taken it away.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        !vanished(&self.path)
+    }
+}
+
 /// The checkpoints under `path`, oldest first: a state directory, its directory `checkpoints`, or one checkpoint.
 ///
 /// One that vanishes meanwhile, as retention makes them, is left out; so is anything not named as a checkpoint.

@@ -37,6 +37,16 @@ pub(super) fn parse(bytes: &[u8]) -> Option<StateKey<'_>> {
     }
 }
 
+/// End of the window of the pane that a raw key stands for, as manifests keep the bounds of table files; `None` for
+/// a key that is no pane's.
+#[must_use]
+pub fn window_end(key: &[u8]) -> Option<EventTime> {
+    match parse(key) {
+        Some(StateKey::Pane(pane)) => Some(pane.end),
+        _ => None,
+    }
+}
+
 /// Replaces the content of `buffer` by the key of a pane.
 pub(super) fn write_pane<'b>(buffer: &'b mut Vec<u8>, pane: PaneKey<'_>) -> &'b [u8] {
     buffer.clear();

@@ -12,7 +12,7 @@ use rocksdb::{LiveFile, WriteBatch};
 
 use super::db::StateDb;
 use super::error::StateError;
-use super::key::{SENTINEL, StateKey, parse};
+use super::key::{SENTINEL, window_end};
 use super::{ReadOnlyState, options};
 use crate::event_time::EventTime;
 
@@ -125,17 +125,13 @@ fn list_files(target: &Path, live: Vec<LiveFile>) -> Result<Linked, StateError> 
 }
 
 fn range(file: LiveFile) -> (String, FileRange) {
-    let end = |key: &[u8]| match parse(key) {
-        Some(StateKey::Pane(pane)) => Some(pane.end),
-        _ => None,
-    };
     let smallest = file.start_key.unwrap_or_default();
     let largest = file.end_key.unwrap_or_default();
     let range = FileRange {
         column_family: file.column_family_name,
         level: u32::try_from(file.level).unwrap_or(0),
-        end_min: end(&smallest),
-        end_max: end(&largest),
+        end_min: window_end(&smallest),
+        end_max: window_end(&largest),
         smallest,
         largest,
         entries: file.num_entries,

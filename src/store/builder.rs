@@ -147,7 +147,7 @@ impl WindowStoreBuilder {
 }
 
 /// The column family of an operator.
-pub(super) fn family(spec: &OperatorSpec) -> FamilySpec {
+pub(crate) fn family(spec: &OperatorSpec) -> FamilySpec {
     let merge = RowMerge { layout: Layout::new(&spec.aggregates), fires_once: spec.fires_once() };
     FamilySpec { name: spec.name.clone(), allowed_lateness: spec.allowed_lateness, merge: Arc::new(merge) }
 }

@@ -26,6 +26,7 @@ use crate::operator::{
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
+pub(crate) use builder::family;
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
 pub use collect::{Collected, CollectedLate, CollectedRow};
 pub use restore::{Restored, RestoredPartition};

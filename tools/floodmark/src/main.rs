@@ -2,7 +2,9 @@
 //! library's public face.
 
 mod console;
+mod inspect;
 mod run;
+mod table;
 
 use std::process::ExitCode;
 
@@ -31,12 +33,15 @@ const EXIT_CODES: &str = "Exit codes:
 enum Command {
     /// Run a pipeline until its input ends; resumes from the newest checkpoint.
     Run(run::Arguments),
+    /// Look into checkpoints: which there are, what they hold, whether they are whole. Writes nothing.
+    Inspect(inspect::Arguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
     };
     match result {
         Ok(code) => code,

@@ -1,0 +1,141 @@
+//! The panes of one key, with their aggregates. Looks into each window without reading it through.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::codec::PaneKey;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::{EventTime, Watermark};
+use crate::inspect::choice::with_checkpoint;
+use crate::inspect::key::Key;
+use crate::inspect::shape::OpenState;
+use crate::inspect::text::{Aggregates, as_text};
+use crate::inspect::windows::{Origin, WindowStatus, origin, selected};
+use crate::state::FamilyId;
+
+/// Panes listed for each operator; of the later ones only the number is given.
+const PANES_LISTED_MAX: usize = 10_000;
+
+/// One key in all windows of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyReport {
+    /// The checkpoint.
+    pub checkpoint: Origin,
+    /// The key that was asked for.
+    pub key: Key,
+    /// Its panes, by operator whose key has as many components.
+    pub operators: Vec<OperatorPanes>,
+}
+
+/// The panes of one key in one operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OperatorPanes {
+    /// The operator's name.
+    pub name: String,
+    /// Names of its key fields.
+    pub key: Vec<String>,
+    /// The panes by end of their window.
+    pub panes: Vec<KeyPane>,
+    /// Panes that are not listed.
+    pub panes_left_out: u64,
+}
+
+/// One pane.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeyPane {
+    /// First instant of its window.
+    #[serde(serialize_with = "as_text")]
+    pub start: EventTime,
+    /// First instant after its window.
+    #[serde(serialize_with = "as_text")]
+    pub end: EventTime,
+    /// Where its window stands.
+    pub status: WindowStatus,
+    /// Its events; absent when it cannot be read.
+    pub events: Option<u64>,
+    /// Its aggregates; none when it cannot be read.
+    pub aggregates: Aggregates,
+    /// Why it cannot be read.
+    pub problem: Option<String>,
+}
+
+/// The panes of `key` in the checkpoint of epoch `at`, or in the newest one under `path`; of all operators whose key
+/// has as many components, or of the one that is named `window`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] when there is no such checkpoint or window, or none with such a key;
+/// [`ErrorKind::Damaged`] when files cannot be read back, [`ErrorKind::Incompatible`] when another version wrote them.
+pub fn key_panes(
+    path: &Path,
+    at: Option<u64>,
+    window: Option<&str>,
+    key: &Key,
+    now_ms: i64,
+) -> Result<KeyReport> {
+    with_checkpoint(path, at, |chosen| {
+        let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
+        let operators = fitting(&open, &selected(&open, window)?, key)?
+            .into_iter()
+            .map(|index| look_up(&open, index, key, chosen.manifest.watermark))
+            .collect::<Result<_>>()?;
+        Ok(KeyReport { checkpoint: origin(chosen, now_ms), key: key.clone(), operators })
+    })
+}
+
+/// The operators whose key has as many components; a key of none has one empty component.
+fn fitting(open: &OpenState, selected: &[usize], key: &Key) -> Result<Vec<usize>> {
+    let components = |index: &usize| open.shapes[*index].spec().key.len().max(1);
+    let fitting: Vec<usize> =
+        selected.iter().copied().filter(|index| components(index) == key.0.len()).collect();
+    if !fitting.is_empty() {
+        return Ok(fitting);
+    }
+    let keys = selected.iter().map(|&index| {
+        let spec = open.shapes[index].spec();
+        format!("{} ({})", spec.name, spec.key.join(", "))
+    });
+    let message = format!("no window has a key of so many components: components={}", key.0.len());
+    Err(Error::new(ErrorKind::Invalid, message).with_remedy(format!(
+        "give one --key for each key field, in order; the windows and their key fields: {}",
+        keys.collect::<Vec<_>>().join("; ")
+    )))
+}
+
+fn look_up(open: &OpenState, index: usize, key: &Key, watermark: Watermark) -> Result<OperatorPanes> {
+    let (shape, family) = (&open.shapes[index], FamilyId(index));
+    let (spec, stored_key) = (shape.spec(), key.to_stored());
+    let mut row = shape.row();
+    let mut found = OperatorPanes {
+        name: spec.name.clone(),
+        key: spec.key.clone(),
+        panes: Vec::new(),
+        panes_left_out: 0,
+    };
+    let mut after = Bound::Unbounded;
+    while let Some(end) = next_end(open, family, after)? {
+        after = Bound::Excluded(end);
+        let Some(stored) = open.state.get(family, PaneKey { end, key: &stored_key })? else { continue };
+        if found.panes.len() == PANES_LISTED_MAX {
+            found.panes_left_out += 1;
+            continue;
+        }
+        let read = shape.read(stored.get(), &mut row);
+        found.panes.push(KeyPane {
+            start: spec.windows.window_ending(end).start,
+            end,
+            status: WindowStatus::of(watermark, end, spec.allowed_lateness),
+            events: read.as_ref().ok().copied(),
+            aggregates: read.as_ref().map(|_| shape.aggregates(&row)).unwrap_or_default(),
+            problem: read.err(),
+        });
+    }
+    Ok(found)
+}
+
+/// End of the first window with panes beyond `after`.
+fn next_end(open: &OpenState, family: FamilyId, after: Bound<EventTime>) -> Result<Option<EventTime>> {
+    let mut scan = open.state.scan(family, (after, Bound::Unbounded))?;
+    Ok(scan.next_pane()?.map(|(pane, _)| pane.end))
+}

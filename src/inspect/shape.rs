@@ -1,0 +1,181 @@
+//! Opens the database of a checkpoint with nothing but its manifest: the definition there says how panes are laid
+//! out.
+
+use crate::aggregate::{STATE_VERSION, Value, read_payload};
+use crate::checkpoint::{CheckpointSummary, Manifest, OperatorState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::Tumbling;
+use crate::inspect::text::Aggregates;
+use crate::operator::{OperatorSpec, WindowOperator};
+use crate::state::{FamilySpec, ReadOnlyState, Stored};
+use crate::store::family;
+
+/// A checkpoint's database with the shapes of its operators, by family index.
+pub(super) struct OpenState {
+    pub(super) state: ReadOnlyState,
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// How the panes of one operator are read.
+pub(super) struct Shape {
+    operator: WindowOperator,
+}
+
+impl OpenState {
+    /// Opens the database. Without a horizon set, expired panes that are still on disk are shown.
+    pub(super) fn open(summary: &CheckpointSummary, manifest: &Manifest) -> Result<Self> {
+        let operators = manifest.operators.iter().enumerate();
+        let shapes = operators.map(|(index, state)| Shape::new(index, state)).collect::<Result<Vec<_>>>()?;
+        let families: Vec<FamilySpec> = shapes.iter().map(|shape| family(shape.spec())).collect();
+        let state = ReadOnlyState::open(&summary.database(), &families)?;
+        let (found, expected) = (state.epoch(), manifest.epoch);
+        if found != expected {
+            let message = format!(
+                "state database is not of its checkpoint: path={} epoch={found} manifest_epoch={expected}",
+                summary.path.display()
+            );
+            return Err(Error::new(ErrorKind::Damaged, message).with_remedy("ask for another checkpoint"));
+        }
+        Ok(Self { state, shapes })
+    }
+}
+
+impl Shape {
+    /// The shape that a manifest describes, if this version reads it.
+    fn new(index: usize, state: &OperatorState) -> Result<Self> {
+        let refuse = |why: String| {
+            let message =
+                format!("state of a window cannot be read by this version: window={} {why}", state.name);
+            Error::new(ErrorKind::Incompatible, message).with_remedy(
+                "use the version of floodmark that wrote the checkpoint; `inspect show` names it",
+            )
+        };
+        if state.state_version != STATE_VERSION {
+            return Err(refuse(format!("state_version={} known={STATE_VERSION}", state.state_version)));
+        }
+        let spec = definition(state).ok_or_else(|| refuse(format!("definition={}", state.definition)))?;
+        if spec.name != state.name || family(&spec).column_family() != state.family {
+            return Err(refuse(format!("family={} definition={}", state.family, state.definition)));
+        }
+        let operator = WindowOperator::new(index, spec);
+        let fingerprint = operator.layout().fingerprint();
+        if fingerprint != state.fingerprint {
+            return Err(refuse(format!("fingerprint={fingerprint:016x} stored={:016x}", state.fingerprint)));
+        }
+        Ok(Self { operator })
+    }
+
+    /// The definition.
+    pub(super) fn spec(&self) -> &OperatorSpec {
+        self.operator.spec()
+    }
+
+    /// Words for one stored row.
+    pub(super) fn row(&self) -> Vec<u64> {
+        vec![0; self.operator.stride()]
+    }
+
+    /// Reads a stored pane into `row` and returns its events, or says why it cannot be read.
+    pub(super) fn read(&self, stored: Stored<'_>, row: &mut [u64]) -> Result<u64, String> {
+        match stored {
+            Stored::Pane(payload) => read_payload(payload, row).map_err(|error| error.to_string())?,
+            Stored::Damaged(_) => return Err("pane is damaged, its parts could not be merged".to_owned()),
+        }
+        Ok(self.operator.layout().rows(row))
+    }
+
+    /// The aggregates of a row that was read.
+    pub(super) fn aggregates(&self, row: &[u64]) -> Aggregates {
+        let mut values: Vec<Value> = Vec::new();
+        self.operator.layout().finish(row, &mut values);
+        let names = self.spec().aggregates.iter().map(|aggregate| aggregate.name.clone());
+        Aggregates(names.zip(values).collect())
+    }
+}
+
+/// The definition in a manifest, with a column for each field.
+///
+/// Which columns the writer had is a matter of its run and not in the definition; that aggregates over one field share
+/// a column is all that the layout depends on. `None` for a definition that no version of this shape writes.
+pub(super) fn definition(state: &OperatorState) -> Option<OperatorSpec> {
+    let mut spec: OperatorSpec = serde_json::from_str(&state.definition).ok()?;
+    // Reading JSON goes past the checks of the constructor; they are made up for here.
+    if spec.windows.size().as_millis() <= 0 || spec.allowed_lateness.as_millis() < 0 {
+        return None;
+    }
+    Tumbling::new(spec.windows.size(), spec.windows.offset_millis()).ok()?;
+    let mut columns = Vec::new();
+    for input in spec.aggregates.iter_mut().filter_map(|aggregate| aggregate.input.as_mut()) {
+        let field = (input.field.clone(), input.kind);
+        input.column = columns.iter().position(|known| *known == field).unwrap_or(columns.len());
+        if input.column == columns.len() {
+            columns.push(field);
+        }
+    }
+    Some(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::{AggregateSpec, Function, InputType};
+    use crate::event_time::Span;
+
+    fn stored(spec: &OperatorSpec) -> OperatorState {
+        let operator = WindowOperator::new(0, spec.clone());
+        OperatorState {
+            name: spec.name.clone(),
+            family: family(spec).column_family(),
+            definition: serde_json::to_string(spec).unwrap(),
+            fingerprint: operator.layout().fingerprint(),
+            state_version: STATE_VERSION,
+            allowed_lateness: spec.allowed_lateness,
+            open_panes: None,
+        }
+    }
+
+    fn spec() -> OperatorSpec {
+        let hour = Tumbling::new(Span::from_millis(3_600_000).unwrap(), 0).unwrap();
+        let over = |name, function, field, column| {
+            AggregateSpec::over(name, function, field, InputType::Int, column)
+        };
+        let aggregates = vec![
+            over("a_min", Function::Min, "a", 7),
+            over("b_min", Function::Min, "b", 3),
+            over("a_avg", Function::Avg, "a", 7),
+            over("a_sum", Function::Sum, "a", 7),
+        ];
+        OperatorSpec::new("hourly", hour, &["k"], aggregates)
+    }
+
+    #[test]
+    fn the_layout_comes_back_without_the_columns_of_the_run() {
+        let written = WindowOperator::new(0, spec());
+        let shape = Shape::new(0, &stored(&spec())).unwrap();
+        assert_eq!(shape.row().len(), written.stride());
+        // Two fields of one function do not share words, two functions of one field do.
+        assert_eq!(shape.operator.layout().identity(), written.layout().identity());
+    }
+
+    #[test]
+    fn a_definition_that_no_version_writes_is_refused_and_never_panics() {
+        let good = stored(&spec());
+        let refused = |change: &dyn Fn(&mut OperatorState)| {
+            let mut state = good.clone();
+            change(&mut state);
+            assert_ne!(state, good, "nothing was changed");
+            Shape::new(0, &state).err().map(|error| error.kind())
+        };
+        let incompatible = Some(ErrorKind::Incompatible);
+        let replace = |state: &mut OperatorState, from: &str, to: &str| {
+            state.definition = state.definition.replace(from, to);
+        };
+        assert_eq!(refused(&|state| replace(state, "3600000", "0")), incompatible);
+        assert_eq!(refused(&|state| replace(state, "3600000", "-5")), incompatible);
+        assert_eq!(refused(&|state| replace(state, "a_min", "a_low")), incompatible);
+        assert_eq!(refused(&|state| replace(state, "hourly", "daily")), incompatible);
+        assert_eq!(refused(&|state| state.definition.clear()), incompatible);
+        assert_eq!(refused(&|state| state.state_version += 1), incompatible);
+        assert_eq!(refused(&|state| state.fingerprint ^= 1), incompatible);
+    }
+}
