@@ -1,7 +1,9 @@
 //! The `floodmark` command: argument parsing, and one module per subcommand. Everything it does goes through the
 //! library's public face.
 
+mod bench;
 mod console;
+mod generate;
 mod run;
 
 use std::process::ExitCode;
@@ -31,12 +33,18 @@ const EXIT_CODES: &str = "Exit codes:
 enum Command {
     /// Run a pipeline until its input ends; resumes from the newest checkpoint.
     Run(run::Arguments),
+    /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
+    Generate(generate::Arguments),
+    /// Measure this machine: the whole pipeline next to an in-memory reference.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(code) => code,
