@@ -93,6 +93,8 @@ struct Task<'a> {
     bytes_since_begin: u64,
     // Something happened since the last barrier.
     changed: bool,
+    // A block is half processed, or was when an error ended the run: there is no event boundary to stop at.
+    mid_block: bool,
     summary: SummaryBuilder,
 }
 
@@ -142,6 +144,7 @@ impl<'a> Task<'a> {
             last_progress: Duration::ZERO,
             bytes_since_begin: 0,
             changed: false,
+            mid_block: false,
             summary,
             clock,
         })
@@ -174,6 +177,7 @@ impl<'a> Task<'a> {
         };
         self.outputs.now_reading(&reading.name, reading.position);
         let id = reading.id;
+        self.mid_block = true;
         block.batch.partition = leader;
         for rejected in &block.rejected {
             self.outputs.reject(rejected)?;
@@ -190,11 +194,11 @@ impl<'a> Task<'a> {
         if block.end_of_partition {
             self.store.finish_partition(id, &mut self.outputs)?;
         }
-        // Last, so that a block that was refused is read again after the checkpoint that ends the run.
         if let Some(reading) = self.readings.get_mut(index) {
             reading.position = block.position;
             reading.finished = block.end_of_partition;
         }
+        self.mid_block = false;
         self.reader.recycle(block);
         Ok(())
     }
@@ -249,7 +253,9 @@ impl<'a> Task<'a> {
                 }
             }
             Ok(Ended::Stopped) => {}
-            // A store or sink that failed refuses this as well; the first error is the one to tell.
+            // A store or sink that failed refuses this as well; the first error is the one to tell. What came of half
+            // a block must not be kept: all of it is read again.
+            Err(_) if self.mid_block => {}
             Err(_) => {
                 let saved = self.last_checkpoint(watch);
                 if let Err(error) = saved {

@@ -1,7 +1,9 @@
 //! The `floodmark` command: argument parsing, and one module per subcommand. Everything it does goes through the
 //! library's public face.
 
+mod bench;
 mod console;
+mod generate;
 mod inspect;
 mod run;
 mod table;
@@ -35,6 +37,10 @@ enum Command {
     Run(run::Arguments),
     /// Look into checkpoints: which there are, what they hold, whether they are whole. Writes nothing.
     Inspect(inspect::Arguments),
+    /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
+    Generate(generate::Arguments),
+    /// Measure this machine: the whole pipeline next to an in-memory reference.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +48,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(code) => code,
