@@ -11,7 +11,7 @@ use super::outputs::{Outputs, handles};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
-use super::source::{Block, FileSource, PartitionResume};
+use super::source::{Block, FileSource, PartitionResume, STDIN_NAME};
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -158,7 +158,7 @@ impl<'a> Task<'a> {
             }
             match self.reader.next(PATIENCE)? {
                 Next::Block(block) => self.process(*block)?,
-                Next::Waiting => self.store.tick(|_| false, &mut self.outputs)?,
+                Next::Waiting => self.let_time_pass()?,
                 Next::End => return Ok(Ended::Input),
             }
             self.collect_report(false, watch)?;
@@ -167,6 +167,16 @@ impl<'a> Task<'a> {
             }
             self.report_progress(watch);
         }
+    }
+
+    /// Silent partitions may fall idle. A file that was not read to its end has records waiting, however long its turn
+    /// takes; only standard input can have nothing.
+    fn let_time_pass(&mut self) -> Result<()> {
+        let readings = &self.readings;
+        let has_backlog = |id: PartitionId| {
+            readings.iter().any(|reading| reading.id == id && !reading.finished && reading.name != STDIN_NAME)
+        };
+        self.store.tick(has_backlog, &mut self.outputs)
     }
 
     fn process(&mut self, mut block: Block) -> Result<()> {
