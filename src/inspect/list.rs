@@ -83,8 +83,7 @@ pub(super) fn age_ms(manifest: &Manifest, now_ms: i64) -> u64 {
 }
 
 fn open_panes(manifest: &Manifest) -> Option<u64> {
-    let counts = manifest.operators.iter().map(|operator| operator.open_panes);
-    counts.fold(Some(0), |sum, panes| Some(sum? + panes?))
+    manifest.operators.iter().map(|operator| operator.open_panes).sum()
 }
 
 /// Bytes of the files that are not those of `parent`: a file is the same under one name, size and checksum.

@@ -23,6 +23,9 @@ pub(super) struct TopCounter {
     missed_max: u64,
 }
 
+/// A key with its count.
+pub(super) type Counted = (Box<[u8]>, Count);
+
 impl TopCounter {
     pub(super) fn new() -> Self {
         Self::with_bound(KEYS_MAX)
@@ -55,7 +58,7 @@ impl TopCounter {
     }
 
     /// The `top` keys by events, then by bytes; and by how much an event count may be too low, zero when exact.
-    pub(super) fn finish(self, top: usize) -> (Vec<(Box<[u8]>, Count)>, u64) {
+    pub(super) fn finish(self, top: usize) -> (Vec<Counted>, u64) {
         let mut counts: Vec<_> = self.counts.into_iter().collect();
         counts.sort_unstable_by(|(left_key, left), (right_key, right)| {
             right.events.cmp(&left.events).then_with(|| left_key.cmp(right_key))

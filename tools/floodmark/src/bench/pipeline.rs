@@ -50,6 +50,7 @@ struct Checkpoints {
 }
 
 /// Runs the pipeline once from nothing. The time includes the start and the end of the process.
+#[expect(clippy::disallowed_methods, reason = "a file of the measurement, thrown away after it")]
 pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured, Error> {
     let work = setup.dir.join(format!("{}-run", setup.name));
     remove(&work)?;
