@@ -189,6 +189,9 @@ impl<'a> Task<'a> {
         let id = reading.id;
         self.mid_block = true;
         block.batch.partition = leader;
+        if let Some(identity) = block.identity {
+            self.store.recognise(id, identity);
+        }
         for rejected in &block.rejected {
             self.outputs.reject(rejected)?;
         }

@@ -154,6 +154,13 @@ impl WindowStore {
         Ok((id, position))
     }
 
+    /// Notes how `partition` is recognised, where that is known only once it is read.
+    pub fn recognise(&mut self, partition: PartitionId, identity: SourceIdentity) {
+        if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
+            known.identity = identity;
+        }
+    }
+
     /// Lets the events of `partition` count under the watermark of another: batches then name that one, and only
     /// positions are kept of this.
     pub fn follow(&mut self, partition: PartitionId) {

@@ -6,7 +6,7 @@ use super::csv::{self, Columns, Row};
 use super::json;
 use super::reject::{Refusal, RejectReason, Rejected};
 use super::row::{Outcome, RowReader};
-use crate::checkpoint::Position;
+use crate::checkpoint::{Position, SourceIdentity};
 use crate::operator::{EventBatch, PartitionId};
 
 /// Events of one partition that were read in one piece, and what else was found among them.
@@ -20,6 +20,8 @@ pub struct Block {
     pub rejected: Vec<Rejected>,
     /// Number of records that a filter passed over.
     pub filtered: u64,
+    /// How its partition is recognised; of standard input that is known only once it is read.
+    pub identity: Option<SourceIdentity>,
     /// Where reading goes on after this block.
     pub position: Position,
     /// The partition is read to its end.

@@ -203,6 +203,7 @@ impl FileSource {
         partition.next_block(&mut self.rows, &mut block, self.limits)?;
         self.infos[index].resume = resume_of(partition);
         block.partition = partition_id(index);
+        block.identity = self.partitions[index].identity;
         block.batch.partition = self.infos[index].watermark;
         let last = match self.partitioning {
             Partitioning::File => block.end_of_partition,

@@ -11,6 +11,10 @@ use rustix::process::Signal;
 use crate::support::{Ended, Outputs, Random, Running, Site, flights_sample, unpacked};
 
 const SIGKILL: i32 = 9;
+/// Exit code when the machine is in the way.
+const UNAVAILABLE: i32 = 3;
+/// From so many rounds on it is no accident if hardly one of them restored a checkpoint.
+const ROUNDS_TELLING: u32 = 12;
 
 /// Few panes: three airports, one hour open at a time.
 const BY_ORIGIN: &str = r#"
@@ -65,7 +69,7 @@ fn pipeline(source: &str, checkpoint: &str, windows: &str) -> String {
 
 [source]
 {source}
-time = {{ field = "sched_dep", format = "rfc3339", min = "2013-01-01T00:00:00Z", max = "2014-02-01T00:00:00Z" }}
+time = {{ field = "sched_dep", format = "rfc3339", min = "2013-01-01T00:00:00Z", max = "2016-01-01T00:00:00Z" }}
 
 [watermark]
 delay = "15m"
@@ -93,9 +97,12 @@ fn sample() -> String {
     format!("path = {:?}", flights_sample())
 }
 
-/// The sample with a broken line here and there, so that the dead-letter output takes part too.
-fn sample_with_rubbish() -> Vec<u8> {
-    let text = unpacked(&flights_sample());
+/// The sample, and the same flights again two years later, which makes the run longer. With a broken line here and
+/// there, so that the dead-letter output takes part too.
+fn two_years_with_rubbish() -> Vec<u8> {
+    let year = String::from_utf8(unpacked(&flights_sample())).unwrap();
+    let later = year.replace(":\"2013-", ":\"2015-");
+    let text = [year, later].concat().into_bytes();
     let mut with = Vec::with_capacity(text.len() + (64 << 10));
     for (index, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
         if index % 97 == 41 {
@@ -132,17 +139,21 @@ fn kill_at_random(site: &Site, straight: &Outputs, straight_time: Duration, kill
     println!(
         "{killed} kills, {rounds} rounds, {resumed} ended on a restored checkpoint, {epochs} checkpoints"
     );
-    assert!(
-        resumed * 2 >= rounds,
-        "kills come before the first checkpoint: {resumed} of {rounds} rounds resumed"
-    );
+    if rounds >= ROUNDS_TELLING {
+        let rarely = "kills come before the first checkpoint";
+        assert!(resumed * 3 >= rounds, "{rarely}: {resumed} of {rounds} rounds resumed");
+    }
 }
 
 fn survives_kills(test: &str, site: &Site, kills: u32) {
     let mut random = Random::seeded(test);
-    let started = Instant::now();
     let (summary, straight) = site.complete(&["--quiet"]);
+    site.reset();
+    // Once more, warm: it tells how long a run takes, and that two straight runs agree.
+    let started = Instant::now();
+    let (_, again) = site.complete(&["--quiet"]);
     let straight_time = started.elapsed();
+    again.assert_same_as(&straight, "a second straight run");
     println!("{test}: straight run {straight_time:?}, {} checkpoints", summary["checkpoints"]["count"]);
     assert!(straight.bytes("late") > 0, "the input has no late events");
     kill_at_random(site, &straight, straight_time, kills * depth(), &mut random);
@@ -156,7 +167,13 @@ fn depth() -> u32 {
 #[test]
 fn flights_by_airport_survive_kills_at_any_moment() {
     let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
-    survives_kills("flights_by_airport_survive_kills_at_any_moment", &site, 75);
+    survives_kills("flights_by_airport_survive_kills_at_any_moment", &site, 60);
+}
+
+#[test]
+fn flights_by_airport_survive_kills_on_a_disk() {
+    let site = Site::new(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    survives_kills("flights_by_airport_survive_kills_on_a_disk", &site, 10);
 }
 
 #[test]
@@ -164,12 +181,12 @@ fn flights_by_route_and_aircraft_survive_kills_at_any_moment() {
     let site =
         Site::in_memory(&pipeline("path = \"flights-*.jsonl\"\npartitions = \"single\"", OFTEN, BY_ROUTE));
     // In several files: a kill may come between the end of one and the beginning of the next.
-    let text = sample_with_rubbish();
+    let text = two_years_with_rubbish();
     let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
-    for (index, lines) in lines.chunks(1_500).enumerate() {
+    for (index, lines) in lines.chunks(3_000).enumerate() {
         site.write(&format!("flights-{index:03}.jsonl"), lines.concat());
     }
-    survives_kills("flights_by_route_and_aircraft_survive_kills_at_any_moment", &site, 75);
+    survives_kills("flights_by_route_and_aircraft_survive_kills_at_any_moment", &site, 60);
     assert!(site.outputs().bytes("rejected") > 0, "the input has no broken lines");
 }
 
@@ -197,7 +214,7 @@ fn assert_hit(ended: &Ended, fault: &str, action: &str) {
             assert_eq!(*signal, Some(SIGKILL), "{fault} was not passed: code={code:?} stderr:\n{stderr}")
         }
         _ => {
-            assert!(code.is_some_and(|code| code != 0), "{fault}: code={code:?} signal={signal:?} {stderr}");
+            assert_eq!(*code, Some(UNAVAILABLE), "{fault}: signal={signal:?} {stderr}");
             assert!(stderr.contains("injected fault"), "{fault}: the cause is not told:\n{stderr}");
         }
     }
@@ -211,7 +228,11 @@ fn start_and_feed(site: &Site, text: &[u8], fault: Option<&str>) -> Running {
         command.env("FLOODMARK_FAULT", fault);
     }
     let mut running = Running::start(command);
-    running.child().stdin.as_mut().unwrap().write_all(text).unwrap();
+    match running.child().stdin.as_mut().unwrap().write_all(text) {
+        // It has ended before it read all; the caller sees how.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        other => other.unwrap(),
+    }
     running
 }
 
@@ -252,6 +273,24 @@ fn a_terminated_run_makes_a_last_checkpoint_and_is_resumed() {
         "{summary}"
     );
     site.outputs().assert_same_as(&straight, "after two stops");
+}
+
+#[test]
+fn another_stream_on_standard_input_is_not_taken_for_the_one_that_was_read() {
+    let text = unpacked(&flights_sample());
+    let site = from_standard_input(NEVER);
+    let mut running = start_and_feed(&site, &text[..text.len() / 2], None);
+    let stdin = running.child().stdin.take();
+    running.signal(Signal::TERM);
+    assert_eq!(running.wait().summary()["outcome"], "stopped");
+    drop(stdin);
+    let published = site.outputs();
+    let mut other = text.clone();
+    other[20] ^= 1;
+    feed_to_the_end(&site, &other).assert_refused(6, &["standard input", "not the one that was read before"]);
+    feed_to_the_end(&site, &text[..1_000]).assert_refused(6, &["standard input"]);
+    site.outputs().assert_same_as(&published, "refused streams change nothing");
+    assert_eq!(feed_to_the_end(&site, &text).summary()["outcome"], "completed");
 }
 
 #[test]
