@@ -1,5 +1,6 @@
 //! Finding the checkpoint that is asked for, beside a task that may retire it at any moment.
 
+use std::io;
 use std::path::Path;
 
 use crate::checkpoint::{self, CheckpointSummary, Manifest, ManifestError};
@@ -39,9 +40,27 @@ pub(super) fn retired(path: &Path) -> Error {
         .with_remedy("copy the newest checkpoint elsewhere and inspect the copy, or keep more with `retain`")
 }
 
+/// The checkpoints under `path`, oldest first.
+pub(super) fn summaries(path: &Path) -> Result<Vec<CheckpointSummary>> {
+    const REMEDY: &str = "name a state directory (`state.directory` in the pipeline file), its directory \
+                          `checkpoints`, or one checkpoint";
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(checkpoint::list(path)?),
+        Ok(_) => {
+            let message = format!("this is not a directory: path={}", path.display());
+            Err(Error::new(ErrorKind::Invalid, message).with_remedy(REMEDY))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message = format!("there is no such directory: path={}", path.display());
+            Err(Error::new(ErrorKind::Unavailable, message).with_remedy(REMEDY))
+        }
+        Err(_) => Ok(checkpoint::list(path)?),
+    }
+}
+
 /// The checkpoint of epoch `at`, or the newest one.
 pub(super) fn choose(path: &Path, at: Option<u64>) -> Result<CheckpointSummary> {
-    let mut summaries = checkpoint::list(path)?;
+    let mut summaries = summaries(path)?;
     let index = match at {
         None => summaries.len().checked_sub(1),
         Some(epoch) => summaries.iter().position(|summary| summary.epoch == Some(epoch)),

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::checkpoint::{self, CheckpointSummary, Manifest};
+use crate::checkpoint::{CheckpointSummary, Manifest};
 use crate::error::Result;
 use crate::event_time::{EventTime, Watermark};
+use crate::inspect::choice::summaries;
 use crate::inspect::text::as_optional_text;
 
 /// One checkpoint in a list. What only a manifest can tell is absent when the manifest is not believed.
@@ -47,7 +48,7 @@ pub struct ListedCheckpoint {
 /// [`crate::error::ErrorKind::Invalid`] when `path` is none of these, [`crate::error::ErrorKind::Unavailable`] when it
 /// cannot be read. A manifest that is damaged is a line of the list and no error.
 pub fn list(path: &Path, now_ms: i64) -> Result<Vec<ListedCheckpoint>> {
-    let summaries = checkpoint::list(path)?;
+    let summaries = summaries(path)?;
     let manifests: BTreeMap<u64, &Manifest> = summaries
         .iter()
         .filter_map(|summary| summary.manifest.as_ref().ok())

@@ -9,7 +9,7 @@ use crate::checkpoint::{self, CheckpointSummary, Manifest, Problem, VerifyReport
 use crate::codec::key_components;
 use crate::error::{Error, Result};
 use crate::event_time::EventTime;
-use crate::inspect::choice::{CHOICES_MAX, choose, retired};
+use crate::inspect::choice::{CHOICES_MAX, choose, retired, summaries};
 use crate::inspect::shape::{OpenState, Shape};
 use crate::state::FamilyId;
 
@@ -94,7 +94,7 @@ pub fn verify(path: &Path, which: Which) -> Result<Vec<VerifiedCheckpoint>> {
 }
 
 fn verify_all(path: &Path) -> Result<Vec<VerifiedCheckpoint>> {
-    let summaries = checkpoint::list(path)?;
+    let summaries = summaries(path)?;
     // Those that retention took away meanwhile are not there to be sound or damaged.
     let verified: Vec<_> = summaries
         .iter()

@@ -11,4 +11,5 @@
 mod bad_input;
 mod crash;
 mod golden;
+mod inspect;
 mod support;
