@@ -113,6 +113,26 @@ impl PaneTable {
             + self.touches.capacity() * size_of::<Touch>()
     }
 
+    /// Brings the slots where `hashes` are looked for into the cache. Without a branch between them the reads overlap,
+    /// while look-ups, which branch on what they find, wait for each.
+    #[inline]
+    pub(super) fn warm(&self, hashes: &[u64]) {
+        let mask = self.slots.len() - 1;
+        let read = hashes.iter().fold(0, |read, &hash| read ^ self.slots[hash as usize & mask].row);
+        std::hint::black_box(read);
+    }
+
+    /// Brings keys and words of `rows`, which in key order lie all over memory, into the cache.
+    pub(super) fn warm_rows(&self, rows: &[u32]) {
+        let places = rows.iter().map(|&row| self.slot_of_row[row as usize] as usize);
+        let slots = places.fold(0, |read, at| read ^ self.slots[at].row);
+        // A row may lie on two cache lines.
+        let last = self.stride.saturating_sub(1);
+        let words = rows.iter().map(|&row| row as usize * self.stride);
+        let words = words.fold(0, |read, at| read ^ self.words[at] ^ self.words[at + last]);
+        std::hint::black_box((slots, words));
+    }
+
     /// The row of `key`, made from the identity if need be. The flag tells whether it is new.
     #[inline]
     pub(super) fn find_or_insert(&mut self, key: &[u8], hash: u64) -> (u32, bool) {
