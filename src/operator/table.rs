@@ -14,8 +14,9 @@ const SLOTS_MIN: usize = 16;
 /// Marks a slot without a row.
 const EMPTY: u32 = u32::MAX;
 
-/// 32 bytes: half a cache line.
+/// 32 bytes: half a cache line, and never on two.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Slot {
     row: u32,
     hash: u32,
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_half_a_cache_line() {
-        assert_eq!(size_of::<Slot>(), 32);
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (32, 32));
     }
 
     proptest! {
