@@ -7,6 +7,8 @@ use crate::event_time::{EventTime, Watermark, Window};
 
 /// Words after the accumulators of a pane that may fire more than once.
 pub(super) const HISTORY_WORDS: usize = 2;
+/// Rows brought into the cache at once before they are emitted; they fit its first level.
+const WARMED_ROWS: usize = 64;
 /// No early boundary is pending.
 const NO_BOUNDARY: u64 = i64::MAX as u64;
 
@@ -96,7 +98,8 @@ impl Firing<'_> {
         TableBlock {
             firing: *self,
             table,
-            rows: rows.iter(),
+            rows,
+            next: 0,
             values: Vec::with_capacity(self.layout.aggregates()),
         }
     }
@@ -111,7 +114,8 @@ impl Firing<'_> {
 pub(super) struct TableBlock<'t> {
     firing: Firing<'t>,
     table: &'t PaneTable,
-    rows: std::slice::Iter<'t, u32>,
+    rows: &'t [u32],
+    next: usize,
     values: Vec<Value>,
 }
 
@@ -125,7 +129,11 @@ impl ResultBlock for TableBlock<'_> {
     }
 
     fn next_row(&mut self) -> Option<ResultRow<'_>> {
-        let &row = self.rows.next()?;
+        let row = *self.rows.get(self.next)?;
+        if self.next.is_multiple_of(WARMED_ROWS) {
+            self.table.warm_rows(&self.rows[self.next..self.rows.len().min(self.next + WARMED_ROWS)]);
+        }
+        self.next += 1;
         Some(self.firing.result(self.table.key(row), self.table.row(row), &mut self.values))
     }
 }

@@ -14,8 +14,9 @@ const SLOTS_MIN: usize = 16;
 /// Marks a slot without a row.
 const EMPTY: u32 = u32::MAX;
 
-/// 32 bytes: half a cache line.
+/// 32 bytes: half a cache line, and never on two.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Slot {
     row: u32,
     hash: u32,
@@ -111,6 +112,26 @@ impl PaneTable {
             + self.words.capacity() * 8
             + self.dirty.capacity()
             + self.touches.capacity() * size_of::<Touch>()
+    }
+
+    /// Brings the slots where `hashes` are looked for into the cache. Without a branch between them the reads overlap,
+    /// while look-ups, which branch on what they find, wait for each.
+    #[inline]
+    pub(super) fn warm(&self, hashes: &[u64]) {
+        let mask = self.slots.len() - 1;
+        let read = hashes.iter().fold(0, |read, &hash| read ^ self.slots[hash as usize & mask].row);
+        std::hint::black_box(read);
+    }
+
+    /// Brings keys and words of `rows`, which in key order lie all over memory, into the cache.
+    pub(super) fn warm_rows(&self, rows: &[u32]) {
+        let places = rows.iter().map(|&row| self.slot_of_row[row as usize] as usize);
+        let slots = places.fold(0, |read, at| read ^ self.slots[at].row);
+        // A row may lie on two cache lines.
+        let last = self.stride.saturating_sub(1);
+        let words = rows.iter().map(|&row| row as usize * self.stride);
+        let words = words.fold(0, |read, at| read ^ self.words[at] ^ self.words[at + last]);
+        std::hint::black_box((slots, words));
     }
 
     /// The row of `key`, made from the identity if need be. The flag tells whether it is new.
@@ -292,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_half_a_cache_line() {
-        assert_eq!(size_of::<Slot>(), 32);
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (32, 32));
     }
 
     proptest! {

@@ -13,6 +13,8 @@ use crate::event_time::{EventTime, Span, Watermark, Window};
 
 /// Rows read from the state database and emitted in one go.
 const SCAN_ROWS: usize = 8_192;
+/// Events whose places in the table are looked up ahead.
+const WARMED_EVENTS: usize = 64;
 /// An emptied table is kept for the next window up to this many bytes.
 const SPARE_BYTES_MAX: usize = 256 << 20;
 
@@ -187,6 +189,9 @@ impl WindowOperator {
                 out_of_range = rest;
                 continue;
             }
+            if index % WARMED_EVENTS == 0 {
+                self.warm(&hashes[index..hashes.len().min(index + WARMED_EVENTS)]);
+            }
             let time = EventTime::from_millis(batch.times[index]);
             let before = marks.before(index);
             if let Some(table) = self.table_for(time, before) {
@@ -207,6 +212,16 @@ impl WindowOperator {
         self.settle(batch);
         self.hashes = hashes;
         Ok(())
+    }
+
+    /// Looks ahead: most of the next events fall into the window of the last.
+    #[inline]
+    fn warm(&self, hashes: &[u64]) {
+        if let Some((_, table)) = self.recent
+            && let Some(open) = &self.tables[table]
+        {
+            open.warm(hashes);
+        }
     }
 
     /// The table of the window that holds `time`, opened if need be; `None` when the window has expired.

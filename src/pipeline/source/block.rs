@@ -120,7 +120,8 @@ impl<'a> BlockParser<'a> {
             return self.reject(refusal, at, end);
         }
         let rows = &mut *self.rows;
-        match json::scan(self.text, at, end, &rows.fields, &mut rows.tokens, &mut rows.scratch) {
+        let (tokens, scratch) = (&mut rows.tokens, &mut rows.scratch);
+        match json::scan(self.text, at, end, &rows.fields, &mut rows.order, tokens, scratch) {
             Ok(()) => self.push(at, end),
             Err(refusal) => self.reject(refusal, at, end),
         }

@@ -22,6 +22,45 @@ const SPECIAL: [bool; 256] = {
     table
 };
 
+/// Places of a line whose field is remembered; what comes later is looked up by name.
+const PLACES_MAX: usize = 64;
+
+/// The order in which a stream's lines have their fields. Most lines have that of the line before, and then a name is
+/// found by one comparison, without scanning it first.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    // Each field as it stands in a line: name in quotes, and the colon. Empty where the name would be escaped.
+    written: Vec<Vec<u8>>,
+    // The field at each place of the lines before; at most PLACES_MAX.
+    at_place: Vec<Option<usize>>,
+}
+
+impl Order {
+    /// An order of `fields` that is not known yet.
+    pub(super) fn new(fields: &[String]) -> Self {
+        let plain = |field: &String| !field.bytes().any(|byte| SPECIAL[byte as usize]);
+        let written = |field| if plain(field) { format!("\"{field}\":").into_bytes() } else { Vec::new() };
+        Self { written: fields.iter().map(written).collect(), at_place: Vec::new() }
+    }
+
+    /// The field at `place` and how many bytes its name takes, when `text` starts as it did before.
+    #[inline]
+    fn expect(&self, place: usize, text: &[u8]) -> Option<(usize, usize)> {
+        let slot = (*self.at_place.get(place)?)?;
+        let written = &self.written[slot];
+        (!written.is_empty() && text.starts_with(written)).then_some((slot, written.len()))
+    }
+
+    fn learn(&mut self, place: usize, slot: Option<usize>) {
+        if place < PLACES_MAX {
+            if self.at_place.len() <= place {
+                self.at_place.resize(place + 1, None);
+            }
+            self.at_place[place] = slot;
+        }
+    }
+}
+
 /// What is wrong with a line, and at which byte of the block.
 #[derive(Debug)]
 struct Broken {
@@ -37,12 +76,13 @@ pub(super) fn scan(
     start: usize,
     end: usize,
     fields: &[String],
+    order: &mut Order,
     tokens: &mut [Token],
     scratch: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
     tokens.fill(Token::ABSENT);
     let mut scanner = Scanner { text: &text[..end], at: start };
-    scanner.object(fields, tokens, scratch).map_err(|broken| {
+    scanner.object(fields, order, tokens, scratch).map_err(|broken| {
         let found = match text.get(broken.at..end) {
             Some(rest) if !rest.is_empty() => format!("found `{}`", shown(&rest[..rest.len().min(12)])),
             _ => "found the end of the line".to_owned(),
@@ -82,15 +122,34 @@ impl Scanner<'_> {
     }
 
     /// The whole line.
-    fn object(&mut self, fields: &[String], tokens: &mut [Token], scratch: &mut Vec<u8>) -> Step<()> {
+    fn object(
+        &mut self,
+        fields: &[String],
+        order: &mut Order,
+        tokens: &mut [Token],
+        scratch: &mut Vec<u8>,
+    ) -> Step<()> {
         self.skip_space();
         self.expect(b'{', "`{`")?;
         self.skip_space();
         if self.peek() == Some(b'}') {
             self.at += 1;
         } else {
+            let mut place = 0;
             loop {
-                let slot = self.name(fields, scratch)?;
+                let slot = match order.expect(place, &self.text[self.at..]) {
+                    Some((slot, length)) => {
+                        self.at += length;
+                        self.skip_space();
+                        Some(slot)
+                    }
+                    None => {
+                        let slot = self.name(fields, scratch)?;
+                        order.learn(place, slot);
+                        slot
+                    }
+                };
+                place += 1;
                 let token = self.value()?;
                 if let Some(slot) = slot {
                     tokens[slot] = token;
@@ -290,7 +349,15 @@ mod tests {
         let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
         let mut tokens = vec![Token::ABSENT; fields.len()];
         let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        scan(line.as_bytes(), 0, line.len(), &fields, &mut tokens, &mut scratch)?;
+        let mut order = Order::new(&fields);
+        scan(line.as_bytes(), 0, line.len(), &fields, &mut order, &mut tokens, &mut scratch)?;
+        let first = tokens.clone();
+        // Now the order is known.
+        scan(line.as_bytes(), 0, line.len(), &fields, &mut order, &mut tokens, &mut scratch)?;
+        let raw = |tokens: &[Token]| {
+            tokens.iter().map(|token| (token.kind, token.raw(line.as_bytes()).to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(raw(&first), raw(&tokens));
         for token in tokens {
             let text = token.unescaped(line.as_bytes(), &mut scratch).unwrap_or(b"?");
             out.push((token.kind, String::from_utf8(text.to_vec()).unwrap()));
@@ -312,6 +379,21 @@ mod tests {
     #[test]
     fn a_name_written_with_escapes_is_the_same_name() {
         assert_eq!(scanned(r#"{"\u0061":7}"#, &["a"]).unwrap()[0].1, "7");
+    }
+
+    #[test]
+    fn a_line_in_another_order_is_read_by_name() {
+        let fields = ["a", "b", "q\"", "\\n"].map(str::to_owned);
+        let (mut order, mut tokens) = (Order::new(&fields), vec![Token::ABSENT; 4]);
+        let mut values = |line: &str| {
+            scan(line.as_bytes(), 0, line.len(), &fields, &mut order, &mut tokens, &mut Vec::new()).unwrap();
+            let text = tokens.iter().map(|token| String::from_utf8_lossy(token.raw(line.as_bytes())));
+            text.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(values(r#"{"a":1,"b":2,"q\"":3,"\\n":4}"#), "1 2 3 4");
+        assert_eq!(values(r#"{"b":1,"a" : 2,"x":9,"q\"":3,"\\n":4}"#), "2 1 3 4");
+        assert_eq!(values(r#"{"ab":1,"b":2,"\n":4}"#), " 2  ");
+        assert_eq!(values(r#"{"b": 1,"b":2}"#), " 2  ");
     }
 
     #[test]

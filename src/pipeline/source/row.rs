@@ -2,6 +2,7 @@
 //!
 //! A record becomes an event in all columns or in none. Knows no file and no format.
 
+use super::json::Order;
 use super::number::{Integer, float, integer};
 use super::plan::{ParsePlan, ValueField};
 use super::reject::{Refusal, RejectReason, shown};
@@ -30,6 +31,8 @@ pub(super) enum Outcome {
 pub(super) struct RowReader {
     /// Names of the slots.
     pub(super) fields: Vec<String>,
+    /// Where JSON lines have them.
+    pub(super) order: Order,
     /// The current record's values, one per slot.
     pub(super) tokens: Vec<Token>,
     pub(super) time: TimeReader,
@@ -54,6 +57,7 @@ impl RowReader {
         let tokens = vec![Token::ABSENT; fields.len()];
         let time = TimeReader::new(plan.time.clone());
         Self {
+            order: Order::new(&fields),
             fields,
             tokens,
             time,
