@@ -4,6 +4,11 @@
 //! line that differs.
 
 #![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and says where it was"
+)]
+#![expect(
     clippy::disallowed_methods,
     reason = "tests write inputs that need no sync, and keep the time of other processes"
 )]
