@@ -84,7 +84,7 @@ pub(super) fn age_ms(manifest: &Manifest, now_ms: i64) -> u64 {
 }
 
 fn open_panes(manifest: &Manifest) -> Option<u64> {
-    manifest.operators.iter().map(|operator| operator.open_panes).sum()
+    manifest.operators.iter().try_fold(0_u64, |sum, operator| sum.checked_add(operator.open_panes?))
 }
 
 /// Bytes of the files that are not those of `parent`: a file is the same under one name, size and checksum.
