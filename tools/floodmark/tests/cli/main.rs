@@ -12,11 +12,6 @@
     clippy::disallowed_methods,
     reason = "tests write inputs that need no sync, and keep the time of other processes"
 )]
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "the helpers of tests are tests too; seeds are printed"
-)]
 
 mod bad_input;
 mod crash;
