@@ -164,7 +164,7 @@ fn a_damaged_newest_checkpoint_is_an_error_that_names_the_way_on() {
     assert_eq!(error.kind(), ErrorKind::Damaged);
     assert!(error.to_string().contains("name=CURRENT"), "{error}");
     let remedy = error.remedy().unwrap();
-    assert!(remedy.contains("at=2") && remedy.contains("ahead of the state"), "{remedy}");
+    assert!(remedy.contains("--at 2") && remedy.contains("ahead of the state"), "{remedy}");
 
     let choice = state.newest_verified(Some(2)).unwrap();
     assert_eq!((choice.chosen.as_ref().unwrap().manifest().epoch, choice.newer), (2, vec![3]));
