@@ -189,7 +189,7 @@ mod tests {
     fn the_pipeline_file_of_a_run_is_accepted() {
         let folder = tempfile::tempdir().expect("a directory");
         let text = folder.path().join("s1.jsonl");
-        fs::write(&text, "").expect("written");
+        fs::File::create(&text).expect("created");
         let setup = Setup { text: &text, dir: Path::new("."), name: "s1", memory_mib: 512 };
         let file = pipeline_file(&setup).expect("a file");
         let config = PipelineConfig::from_str(&file, Path::new("pipeline.toml")).expect("accepted");
