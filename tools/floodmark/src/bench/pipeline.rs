@@ -175,8 +175,6 @@ fn failed(message: &str, error: std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use floodmark::pipeline::config::PipelineConfig;
 
     use super::*;
@@ -189,7 +187,9 @@ mod tests {
 
     #[test]
     fn the_pipeline_file_of_a_run_is_accepted() {
-        let text = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let folder = tempfile::tempdir().expect("a directory");
+        let text = folder.path().join("s1.jsonl");
+        fs::File::create(&text).expect("created");
         let setup = Setup { text: &text, dir: Path::new("."), name: "s1", memory_mib: 512 };
         let file = pipeline_file(&setup).expect("a file");
         let config = PipelineConfig::from_str(&file, Path::new("pipeline.toml")).expect("accepted");
