@@ -83,7 +83,7 @@ mod tests {
         table.row(vec!["hourly".to_owned(), "1,024".to_owned(), "x".to_owned()]);
         assert_eq!(
             table.render(2),
-            "  name          rows  note\n  a\\u{1b}[2J      7\n  hourly       1,024  x\n"
+            "  name         rows  note\n  a\\u{1b}[2J      7\n  hourly      1,024  x\n"
         );
     }
 }
