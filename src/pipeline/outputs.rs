@@ -143,7 +143,8 @@ impl Outputs {
             None => Vec::new(),
         };
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
-        let from = RestoredOutput { staged: &staged, last_epoch, ahead };
+        let newest_epoch = store.next_epoch().saturating_sub(1);
+        let from = RestoredOutput { staged: &staged, last_epoch, newest_epoch, ahead };
         let directory = store.directory();
         let context = SinkContext { lineage: directory.lineage().0, generation: directory.generation() };
         let mut opening = Opening::default();

@@ -1,6 +1,7 @@
 //! The task: blocks in, results out, checkpoints in between, until the input ends or someone says stop.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -117,6 +118,7 @@ impl<'a> Task<'a> {
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
         let source = FileSource::open(&config.source, plan, &resume(&store), Arc::clone(&clock))?;
+        refuse_own_files(config, &source)?;
         let readings = register(&source, &mut store, config.source.partitioning)?;
         let restart =
             Restart::new(&store, &recovered, clock.wall_millis(), clock.monotonic().saturating_sub(started));
@@ -335,6 +337,28 @@ fn open_store(
         .into_iter()
         .fold(builder, |builder, operator| builder.window(operator))
         .open(&config.state.directory)
+}
+
+/// Refuses a pattern that matches what the pipeline itself writes: each run would read the last one's results.
+fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> {
+    let outputs = config.windows.iter().map(|window| &window.output.path);
+    let side = config.late.iter().chain(&config.dead_letter);
+    let own = outputs.chain(side).chain([&config.state.directory]);
+    let own: Vec<PathBuf> = own.filter_map(|path| path.canonicalize().ok()).collect();
+    for path in source.paths() {
+        let Ok(resolved) = path.canonicalize() else { continue };
+        if let Some(directory) = own.iter().find(|directory| resolved.starts_with(directory)) {
+            let message = format!(
+                "{}: the input includes the pipeline's own files: path={} directory={}",
+                config.source.declared_at,
+                path.display(),
+                directory.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_remedy("make the pattern narrower, or write to a directory that it does not reach"));
+        }
+    }
+    Ok(())
 }
 
 fn duration(span: Span) -> Duration {

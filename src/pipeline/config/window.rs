@@ -102,6 +102,8 @@ pub enum OutputTime {
     EpochMillis,
 }
 
+/// A pane counts the events since it fired in 31 bits.
+const COUNT_MAX: u32 = i32::MAX as u32;
 const KEYS: [&str; 11] = [
     "name",
     "key",
@@ -166,6 +168,12 @@ fn read_window(
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
     let metadata = revised || emission.mode != Mode::Append;
     let output = read_output(output, &name, base, metadata, places)?;
+    let columns = if output.metadata { &RESERVED[..] } else { &RESERVED[..2] };
+    if let Some(field) = key.iter().find(|field| columns.contains(&field.field.as_str())) {
+        let message =
+            format!("the key field `{}` would have the name of a column that every row has", field.field);
+        return Err(section.error(message, "Rename the field in the input, or leave the metadata out."));
+    }
     let Emission { allowed_lateness, mode, trigger, accumulation } = emission;
     Ok(WindowConfig { name, key, windows, allowed_lateness, mode, trigger, accumulation, aggregates, output })
 }
@@ -236,6 +244,10 @@ fn read_emission(section: &mut Section<'_>, delay: Option<Span>) -> Result<Emiss
     }
     let trigger_item = section.take("trigger");
     let trigger = trigger_item.map_or(Ok(Trigger::Watermark), read_trigger)?;
+    if mode == Mode::Update && trigger != Trigger::Watermark {
+        let message = "update emits after every event; a trigger has no effect";
+        return Err(refuse(section, message, "Remove the trigger, or use `mode = \"append\"`.".to_owned()));
+    }
     let lateness_item = section.take("allowed_lateness");
     let allowed_lateness = lateness_item.as_ref().map_or(Ok(Span::ZERO), Item::span)?;
     if let (Some(item), None) = (&lateness_item, delay) {
@@ -259,7 +271,12 @@ fn read_trigger(item: Item<'_>) -> Result<Trigger> {
     }
     let mut section = item.section(&["count", "early"])?;
     match (section.take("count"), section.take("early")) {
-        (Some(count), None) => count.count().map(Trigger::Count),
+        (Some(count), None) => match count.count()? {
+            events if events > COUNT_MAX => {
+                Err(count.error(format!("is larger than {COUNT_MAX}"), "Choose a smaller count."))
+            }
+            events => Ok(Trigger::Count(events)),
+        },
         (None, Some(early)) => early.positive_span().map(Trigger::Early),
         (Some(_), Some(early)) => Err(early.error("goes alone, without count", "Keep one of the two.")),
         (None, None) => Err(section

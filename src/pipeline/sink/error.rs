@@ -27,6 +27,9 @@ pub(super) enum SinkError {
     /// More was published than the restored checkpoint knows.
     #[error("output is ahead of the restored checkpoint: path={} published_epoch={published} checkpoint_epoch={last_epoch}", path.display())]
     Ahead { path: PathBuf, published: u64, last_epoch: u64 },
+    /// The restored checkpoint is one whose parts were set aside by an earlier restore of an older one.
+    #[error("the output of this checkpoint was set aside by an earlier restore: path={} checkpoint_epoch={last_epoch} set_aside_epochs={first}..={last}", path.display())]
+    Abandoned { path: PathBuf, last_epoch: u64, first: u64, last: u64 },
     /// A part exists under the name and has other bytes.
     #[error("a different part is already published under this name: path={}", path.display())]
     Conflict { path: PathBuf },
@@ -68,9 +71,11 @@ impl SinkError {
             Self::Io { .. } => ErrorKind::Unavailable,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Locked { .. } | Self::Fenced { .. } => ErrorKind::Locked,
-            Self::Foreign { .. } | Self::Ahead { .. } | Self::Conflict { .. } | Self::Look { .. } => {
-                ErrorKind::Incompatible
-            }
+            Self::Foreign { .. }
+            | Self::Abandoned { .. }
+            | Self::Ahead { .. }
+            | Self::Conflict { .. }
+            | Self::Look { .. } => ErrorKind::Incompatible,
             Self::Damaged { .. } | Self::Missing { .. } | Self::Decode { .. } | Self::Name { .. } => {
                 ErrorKind::Damaged
             }
@@ -97,6 +102,12 @@ impl SinkError {
                 "restore the newest checkpoint; or let this run set the later parts aside with --set-aside-output \
                  (they are moved to a hidden folder of the output directory), which means that readers who took them will see those results \
                  again; or choose an empty output directory"
+            }
+            Self::Abandoned { first, .. } => {
+                return Some(format!(
+                    "go on with the restore that set it aside: run with --at and an epoch below {first}, and \
+                     --set-aside-output, until its first checkpoint is made"
+                ));
             }
             Self::Conflict { .. } => {
                 "compare the part with the file under .staging; if another pipeline writes here, give one of them a \

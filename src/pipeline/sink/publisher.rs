@@ -40,13 +40,16 @@ pub struct Restored<'a> {
     pub staged: &'a [StagedFile],
     /// Its epoch, 0 when there is no checkpoint yet.
     pub last_epoch: u64,
+    /// The newest epoch that any checkpoint of the lineage had, also of those that the restore passed over.
+    pub newest_epoch: u64,
     /// What happens to parts of later epochs.
     pub ahead: AheadPolicy,
 }
 
 impl Restored<'_> {
     /// A start without a checkpoint.
-    pub const NOTHING: Self = Self { staged: &[], last_epoch: 0, ahead: AheadPolicy::Refuse };
+    pub const NOTHING: Self =
+        Self { staged: &[], last_epoch: 0, newest_epoch: 0, ahead: AheadPolicy::Refuse };
 }
 
 /// What recovery did, by file name.
@@ -70,6 +73,10 @@ struct Owner {
     generation: u64,
     // Every staged file up to this epoch was published, even if a reader has taken the part away since.
     published_epoch: u64,
+    // What the rows look like.
+    look: String,
+    // Epochs, first and last, whose parts were set aside: their checkpoints no longer match this directory.
+    abandoned: Vec<(u64, u64)>,
 }
 
 /// Publishes staged files, each once.
@@ -174,7 +181,8 @@ impl Owner {
 
 /// Puts an output directory in order after a restart and takes hold of it; `header` is the part of epoch 0.
 ///
-/// The order makes each cut repeatable: refuse first, then set aside, then own, publish, and sweep last.
+/// The order makes each cut repeatable: refuse first, then own (and with it remember what is abandoned), set aside,
+/// publish, and sweep last.
 pub(super) fn recover(
     place: &Place,
     context: SinkContext,
@@ -188,17 +196,20 @@ pub(super) fn recover(
     let mut report = RecoverReport::default();
 
     let leaving = found.leaving(place, header, restored)?;
-    set_aside(place, context, &leaving, &mut report)?;
-    let published_epoch = found.published_epoch(context).min(restored.last_epoch);
+    let published = found.published_epoch(context);
+    let published_epoch = published.min(restored.last_epoch);
     let owner = Owner {
         sink: place.sink.clone(),
         lineage: context.lineage,
         generation: context.generation,
         published_epoch,
+        look: place.look.clone(),
+        abandoned: found.abandoned(place, published, restored)?,
     };
     if found.owner.as_ref() != Some(&owner) {
         owner.save(place)?;
     }
+    set_aside(place, context, &leaving, &mut report)?;
     let mut publisher = Publisher { place: place.clone(), owner, _lock: lock };
     if let Some(header) = header {
         publish_header(place, header)?;
@@ -260,6 +271,29 @@ impl Found {
         owned.map(|owner| owner.published_epoch).chain(parts).max().unwrap_or(0)
     }
 
+    /// Ranges of epochs whose parts are not here any more, this restore's included; or the refusal of a checkpoint of
+    /// one of them, whose results would be missing without a word.
+    fn abandoned(
+        &self,
+        place: &Place,
+        published: u64,
+        restored: Restored<'_>,
+    ) -> Result<Vec<(u64, u64)>, SinkError> {
+        let Restored { last_epoch, newest_epoch, .. } = restored;
+        let owned = self.owner.iter().filter(|_| self.ours);
+        let mut abandoned: Vec<(u64, u64)> =
+            owned.flat_map(|owner| owner.abandoned.iter().copied()).collect();
+        if let Some(&(first, last)) =
+            abandoned.iter().find(|(first, last)| (*first..=*last).contains(&last_epoch))
+        {
+            return Err(SinkError::Abandoned { path: place.directory.clone(), last_epoch, first, last });
+        }
+        if published > last_epoch {
+            abandoned.push((last_epoch.saturating_add(1), published.max(newest_epoch)));
+        }
+        Ok(abandoned)
+    }
+
     /// The parts that have to go before this run may own the directory, or why it may not.
     fn leaving(
         &self,
@@ -280,6 +314,12 @@ impl Found {
         let published = self.parts.last().map_or(0, |&(epoch, _)| epoch).max(owned);
         if refuse && published > last_epoch {
             return Err(SinkError::Ahead { path: path(), published, last_epoch });
+        }
+        if self.owner.as_ref().is_some_and(|owner| owner.look != place.look) && !self.parts.is_empty() {
+            if refuse {
+                return Err(SinkError::Look { path: path() });
+            }
+            return Ok(self.parts.iter().map(|(_, name)| name.clone()).collect());
         }
         let mut leaving: Vec<_> = self
             .parts

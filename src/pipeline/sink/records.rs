@@ -33,7 +33,12 @@ pub struct RecordSpec {
 
 impl RecordSpec {
     fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<PartWriter>> {
-        let place = Place { sink: self.name, directory: self.directory, extension: "jsonl" };
+        let place = Place {
+            sink: self.name,
+            directory: self.directory,
+            extension: "jsonl",
+            look: format!("records {:?}", self.text),
+        };
         Ok(open(place, context, None, restored)?)
     }
 }

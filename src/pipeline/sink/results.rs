@@ -55,6 +55,7 @@ impl ResultSink {
     /// the restored checkpoint.
     pub fn open(spec: ResultSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
         let ResultSpec { name, directory, format, keys, aggregates, times, metadata } = spec;
+        let look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
         let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata };
         let (rows, header, extension) = match format {
             Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, "jsonl"),
@@ -64,7 +65,7 @@ impl ResultSink {
                 (Rows::Csv(rows), Some(header), "csv")
             }
         };
-        let place = Place { sink: name, directory, extension };
+        let place = Place { sink: name, directory, extension, look };
         let opened = open(place, context, header.as_deref(), restored)?;
         Ok(opened.map(|writer| Self { rows, writer }))
     }

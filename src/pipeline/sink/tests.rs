@@ -60,7 +60,7 @@ const fn run(generation: u64) -> SinkContext {
 }
 
 fn restored(staged: &[StagedFile], last_epoch: u64) -> Restored<'_> {
-    Restored { staged, last_epoch, ahead: AheadPolicy::Refuse }
+    Restored { staged, last_epoch, newest_epoch: last_epoch, ahead: AheadPolicy::Refuse }
 }
 
 fn open(directory: &Path, generation: u64, restored: Restored<'_>) -> Result<Opened<ResultSink>> {

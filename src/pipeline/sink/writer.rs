@@ -22,6 +22,8 @@ pub(super) struct Place {
     pub(super) directory: PathBuf,
     /// Extension of its parts.
     pub(super) extension: &'static str,
+    /// What its rows look like; an output has one look for good.
+    pub(super) look: String,
 }
 
 impl Place {

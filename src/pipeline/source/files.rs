@@ -77,11 +77,23 @@ fn matches(config: &SourceConfig, pattern: &Path) -> Result<Vec<PathBuf>> {
                 .with_remedy(remedy)
                 .with_source(std::io::Error::from(error))
         })?;
-        if !path.is_dir() {
+        if path.is_file() {
             found.push(path);
+        } else if !path.is_dir() {
+            return Err(not_a_file(config, &path));
         }
     }
     Ok(found)
+}
+
+/// What is neither a file nor a directory: opening a pipe, say, would wait for a writer that may never come.
+fn not_a_file(config: &SourceConfig, path: &Path) -> Error {
+    let (why, remedy) = match path.exists() {
+        true => ("not a regular file", "Move it away, or read a stream as standard input: path = \"-\"."),
+        false => ("a link that leads nowhere", "Remove the link, or put its target back."),
+    };
+    let message = format!("{}: {why}: path={}", config.declared_at, path.display());
+    Error::new(ErrorKind::Invalid, message).with_remedy(remedy)
 }
 
 fn name_of(config: &SourceConfig, path: &Path) -> Result<String> {

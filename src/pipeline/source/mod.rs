@@ -144,6 +144,7 @@ impl FileSource {
         }
         for known in resume {
             if !partitions.iter().any(|partition| partition.name == known.name) {
+                refuse_renamed(known, &partitions, resume)?;
                 partitions.push(gone(known, &records)?);
             }
         }
@@ -179,6 +180,11 @@ impl FileSource {
     #[must_use]
     pub fn partitions(&self) -> &[PartitionInfo] {
         &self.infos
+    }
+
+    /// The files of the source, as the pipeline names them.
+    pub fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
+        self.partitions.iter().filter_map(|partition| partition.path.as_deref())
     }
 
     /// Reads the next block, into the memory of one that is no longer needed; `None` when everything was read.
@@ -272,6 +278,30 @@ fn records_of(config: &SourceConfig, fields: &[String]) -> Result<Records> {
     Ok(Records::Csv { delimiter: csv.delimiter, header: csv.header, columns })
 }
 
+/// Refuses a file that was read under another name, or that `path` spells in another way: it would count twice.
+fn refuse_renamed(
+    known: &PartitionResume,
+    partitions: &[Partition],
+    resume: &[PartitionResume],
+) -> Result<()> {
+    let Some(identity) = known.identity.filter(|identity| identity.head_bytes > 0) else { return Ok(()) };
+    let is_new = |partition: &&Partition| resume.iter().all(|known| known.name != partition.name);
+    for partition in partitions.iter().filter(is_new) {
+        let Some(path) = &partition.path else { continue };
+        let (found, _) = input::identify(path, None).map_err(|error| partition.unreadable(error))?;
+        if found == identity {
+            let message = format!(
+                "an input file has another name than when it was read: was={} is={}",
+                known.name, partition.name
+            );
+            let remedy =
+                "Give it its old name back and spell `path` as before, or start with a new state directory.";
+            return Err(Error::new(ErrorKind::Incompatible, message).with_remedy(remedy));
+        }
+    }
+    Ok(())
+}
+
 /// A partition whose file no longer exists: fine when it was finished.
 fn gone(known: &PartitionResume, records: &Records) -> Result<Partition> {
     if !known.finished {
@@ -303,7 +333,11 @@ fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Resu
         partition.finished = known.finished;
         partition.max_time = known.max_time;
     }
-    let Some(path) = partition.path.clone() else { return Ok(false) };
+    let Some(path) = partition.path.clone() else {
+        // Only reading it again tells whether a stream is the same and goes on.
+        partition.finished &= partition.name != STDIN_NAME;
+        return Ok(false);
+    };
     // Of a file that was not read yet nothing can have changed.
     let expected = partition.identity.filter(|_| partition.position.bytes > 0);
     let (identity, same) = input::identify(&path, expected).map_err(|error| partition.unreadable(error))?;

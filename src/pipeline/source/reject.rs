@@ -23,6 +23,8 @@ pub enum RejectReason {
     UnparsableTimestamp,
     /// The time is before `min`, after `max`, or beyond what event time can hold.
     TimestampOutOfBounds,
+    /// A window that would hold the time reaches past the end of representable time.
+    TimestampOutOfRange,
     /// The time is further ahead of the wall clock than `max_ahead`.
     TimestampTooFarAhead,
     /// A key field is absent.
@@ -45,13 +47,14 @@ pub enum RejectReason {
 
 impl RejectReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::BrokenRecord,
         Self::RecordTooLarge,
         Self::NullTimestamp,
         Self::MissingTimestamp,
         Self::UnparsableTimestamp,
         Self::TimestampOutOfBounds,
+        Self::TimestampOutOfRange,
         Self::TimestampTooFarAhead,
         Self::MissingKey,
         Self::NullKey,
@@ -73,6 +76,7 @@ impl RejectReason {
             Self::MissingTimestamp => "missing_timestamp",
             Self::UnparsableTimestamp => "unparsable_timestamp",
             Self::TimestampOutOfBounds => "timestamp_out_of_bounds",
+            Self::TimestampOutOfRange => "timestamp_out_of_range",
             Self::TimestampTooFarAhead => "timestamp_too_far_ahead",
             Self::MissingKey => "missing_key",
             Self::NullKey => "null_key",

@@ -55,7 +55,7 @@ impl RowReader {
         let filter_slots = plan.filters.iter().map(|filter| slot(&filter.field)).collect();
         let time_slot = slot(&plan.time.field);
         let tokens = vec![Token::ABSENT; fields.len()];
-        let time = TimeReader::new(plan.time.clone());
+        let time = TimeReader::new(plan.time.clone()).within(plan.windows.clone());
         Self {
             order: Order::new(&fields),
             fields,

@@ -10,7 +10,7 @@ use super::number::{Integer, integer};
 use super::reject::{Refusal, RejectReason, shown};
 use super::rfc3339;
 use super::token::{Kind, Token};
-use crate::event_time::EventTime;
+use crate::event_time::{EventTime, Tumbling};
 use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 
 /// Years that a time without configured bounds is compared with when another unit is suggested: 1990 to 2100.
@@ -22,11 +22,19 @@ pub(super) struct TimeReader {
     config: TimeConfig,
     /// Latest time believed by the wall clock at the start of the block.
     latest: Option<i64>,
+    /// Windows that a time must fit into.
+    windows: Vec<Tumbling>,
 }
 
 impl TimeReader {
     pub(super) fn new(config: TimeConfig) -> Self {
-        Self { config, latest: None }
+        Self { config, latest: None, windows: Vec::new() }
+    }
+
+    /// Refuses times for which one of `windows` would reach past the end of time. Such a time moves nothing, neither
+    /// the watermark nor the order in which files are read.
+    pub(super) fn within(self, windows: Vec<Tumbling>) -> Self {
+        Self { windows, ..self }
     }
 
     /// Takes the wall clock for the records to come.
@@ -113,6 +121,12 @@ impl TimeReader {
 
     fn check(&self, millis: i64, text: &[u8]) -> Result<i64, Refusal> {
         let time = EventTime::from_millis(millis);
+        // Only far out can a window's bounds leave the range; nearer times need not be tried.
+        let far_out = millis.unsigned_abs() > u64::MAX / 8;
+        if far_out && self.windows.iter().any(|windows| windows.window_of(time).is_none()) {
+            let detail = format!("no window can hold {millis} ms");
+            return Err(self.refuse(RejectReason::TimestampOutOfRange, detail + &self.other_unit(text)));
+        }
         let before =
             self.config.min.filter(|&min| time < min).map(|min| format!("{time} is before min={min}"));
         let after = self.config.max.filter(|&max| time > max).map(|max| format!("{time} is after max={max}"));
