@@ -313,6 +313,11 @@ fn output_ahead_of_the_restored_checkpoint_is_refused_unless_set_aside() {
         moved.truncate(if taken_away { 1 } else { 2 });
         assert_eq!(opened.report.set_aside, moved);
         drop(opened);
+        // The checkpoints whose parts have gone must not be taken up as if nothing had happened.
+        for gone in [2, 3] {
+            let again = Restored { ahead: AheadPolicy::SetAside, ..restored(&[], gone) };
+            assert_eq!(kind(open(root.path(), 2, again)), ErrorKind::Incompatible);
+        }
         assert_eq!(concatenated(root.path()), lines(0..1));
         assert_eq!(
             concatenated(&root.path().join(".set-aside-07070707-2")),

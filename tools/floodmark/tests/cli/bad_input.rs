@@ -345,6 +345,34 @@ fn output_of_state_that_is_gone_is_set_aside_only_when_told_to() {
 }
 
 #[test]
+fn a_file_under_another_name_is_refused_and_not_counted_twice() {
+    let site = Site::new(&pipeline("in/*.jsonl"));
+    site.write("in/a.jsonl", good_lines(30).concat());
+    let (_, straight) = site.complete(&[]);
+    fs::rename(site.path("in/a.jsonl"), site.path("in/b.jsonl")).unwrap();
+    site.run(&[]).assert_refused(6, &["was=in/a.jsonl is=in/b.jsonl", "remedy"]);
+    fs::rename(site.path("in/b.jsonl"), site.path("in/a.jsonl")).unwrap();
+    let (_, again) = site.complete(&[]);
+    again.assert_same_as(&straight, "after the old name was given back");
+}
+
+#[test]
+fn a_pipe_and_the_pipelines_own_output_are_no_input() {
+    let site = Site::new(&pipeline("**/*.jsonl"));
+    site.write("in/a.jsonl", good_lines(30).concat());
+    site.complete(&[]);
+    site.run(&[])
+        .assert_refused(2, &["the input includes the pipeline's own files", "part-0000000001.jsonl"]);
+
+    let site = Site::new(&pipeline("in/*.jsonl"));
+    site.write("in/a.jsonl", good_lines(3).concat());
+    let pipe = site.path("in/pipe.jsonl");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo works");
+    site.run(&[]).assert_refused(2, &["not a regular file", "pipe.jsonl"]);
+}
+
+#[test]
 fn an_input_that_is_another_one_is_refused() {
     let (site, straight) = with_two_checkpoints();
     let whole = fs::read(site.path("events-2.jsonl")).unwrap();

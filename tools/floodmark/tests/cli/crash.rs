@@ -33,7 +33,7 @@ aggregates = [
 output = { path = "out/hourly" }
 "#;
 
-/// Many panes, two operators, firings that are revised: everything that a checkpoint has to carry.
+/// Many panes, three operators, firings that are revised: everything that a checkpoint has to carry.
 const BY_ROUTE: &str = r#"
 [[window]]
 name = "routes"
@@ -54,12 +54,21 @@ key = ["tailnum"]
 type = "tumbling"
 size = "3d"
 mode = "update"
-trigger = { count = 3 }
 aggregates = [
   { name = "flights", function = "count" },
   { name = "farthest", function = "max", field = "distance", type = "int" },
 ]
 output = { path = "out/aircraft" }
+
+[[window]]
+name = "legs"
+key = ["tailnum"]
+type = "tumbling"
+size = "3d"
+trigger = { count = 3 }
+accumulation = "discarding"
+aggregates = [{ name = "distance", function = "sum", field = "distance", type = "int" }]
+output = { path = "out/legs" }
 "#;
 
 /// A pipeline that makes checkpoints as often as it can.

@@ -60,7 +60,9 @@ impl Site {
     }
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        fs::write(self.path(name), bytes).unwrap();
+        let path = self.path(name);
+        path.parent().map(fs::create_dir_all).transpose().unwrap();
+        fs::write(path, bytes).unwrap();
     }
 
     /// Forgets state and outputs.
