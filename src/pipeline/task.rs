@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub restore_at: Option<u64>,
     /// Move output of later epochs aside when an older checkpoint is restored, instead of refusing.
     pub set_aside_output: bool,
+    /// No more events per second than this: to watch a run, or to spare what it shares the machine with.
+    pub rate: Option<NonZeroU32>,
 }
 
 /// Tells a running task to stop: it drains, makes a last checkpoint and returns. Clones are one flag.
@@ -89,6 +91,8 @@ struct Task<'a> {
     reader: Reader,
     readings: Vec<Reading>,
     started: Duration,
+    reading_since: Duration,
+    rate: Option<NonZeroU32>,
     last_begin: Duration,
     last_progress: Duration,
     bytes_since_begin: u64,
@@ -142,6 +146,8 @@ impl<'a> Task<'a> {
             reader,
             readings,
             started,
+            reading_since: clock.monotonic(),
+            rate: options.rate,
             last_begin: clock.monotonic(),
             last_progress: Duration::ZERO,
             bytes_since_begin: 0,
@@ -168,6 +174,21 @@ impl<'a> Task<'a> {
                 self.begin_checkpoint()?;
             }
             self.report_progress(watch);
+            self.keep_rate(stop);
+        }
+    }
+
+    /// Waits until the events so far are due at the rate asked for. A block is the unit; a stop is heeded at once.
+    fn keep_rate(&self, stop: &StopFlag) {
+        let Some(rate) = self.rate else { return };
+        let events = self.outputs.counters.events.saturating_sub(self.summary.events_before());
+        let due = self.reading_since + Duration::from_secs_f64(events as f64 / f64::from(rate.get()));
+        while !stop.is_set() {
+            let wait = due.saturating_sub(self.clock.monotonic());
+            if wait.is_zero() {
+                return;
+            }
+            std::thread::sleep(wait.min(PATIENCE));
         }
     }
 

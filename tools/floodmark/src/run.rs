@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// epochs, which readers may see again; with new state, that of an older one.
     #[arg(long)]
     set_aside_output: bool,
+    /// No more events per second than this, to watch a run.
+    #[arg(long, value_name = "EVENTS")]
+    rate: Option<std::num::NonZeroU32>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
@@ -50,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         strict: arguments.strict,
         restore_at: arguments.at,
         set_aside_output: arguments.set_aside_output,
+        rate: arguments.rate,
     };
     let mut screen = Screen::new(arguments.quiet);
     let result = run_until_signalled(&config, options, SystemClock::shared(), &mut screen);

@@ -48,7 +48,9 @@ pub(crate) fn demo() -> Result<(), Failure> {
         command.args(args);
         command
     };
-    steps.run("run", &format!("floodmark run {PIPELINE}"), floodmark(&["run", PIPELINE]))?;
+    // Slow enough to be watched, and to be killed half-way.
+    let run = ["run", PIPELINE, "--rate", "12000"];
+    steps.run("run", &format!("floodmark {}", run.join(" ")), floodmark(&run))?;
     steps.run(
         "inspect",
         &format!("floodmark inspect list {STATE}"),
@@ -59,9 +61,10 @@ pub(crate) fn demo() -> Result<(), Failure> {
         "
 The results are in demo-output/flights/hourly, the flights that came too late in demo-output/flights/late.
 Try next:
-  rm -r demo-output && {shown} run {PIPELINE}    start over; kill it half-way (kill -9 as well)
-  {shown} run {PIPELINE}                         goes on from the last checkpoint; the output is the same
-  {shown} inspect --help                         what else can be seen of the state"
+  rm -r demo-output && cargo xtask demo    start over, and kill it half-way: Ctrl-C, or kill -9
+  cargo xtask demo                         goes on from the last checkpoint; the output is the same
+  {shown} run {PIPELINE}    the same at full speed
+  {shown} inspect --help    what else can be seen of the state"
     );
     Ok(())
 }
@@ -91,7 +94,7 @@ fn prepare(profile: &str) -> Result<Steps, Failure> {
     });
     if !has_rocksdb {
         eprintln!(
-            "The first build ({profile} profile) compiles RocksDB: about 4 to 8 minutes on 2 cores. Later builds do not."
+            "The first build ({profile} profile) compiles RocksDB: 5 to 20 minutes on 2 cores. Later builds do not."
         );
     }
     Ok(Steps::new(native.env))
