@@ -15,7 +15,7 @@ use crate::codec::{self, DecodeError};
 use crate::event_time::{EventTime, Span, Watermark};
 
 const MAGIC: [u8; 8] = *b"FLOODCHK";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// No manifest is longer: the bound of an envelope. A longer file is not read.
 const BYTES_MAX: u64 = (256 << 20) + 24;
 
@@ -40,7 +40,7 @@ pub struct Manifest {
     pub partitions: Vec<PartitionState>,
     /// The operator's watermark.
     pub watermark: Watermark,
-    /// The eviction horizon: state of windows expired under it may be gone.
+    /// The eviction horizon that every operator has reached: state of windows expired under it may be gone.
     pub horizon: Watermark,
     /// The operators and the shape of their state.
     pub operators: Vec<OperatorState>,
@@ -102,6 +102,10 @@ pub struct OperatorState {
     pub state_version: u32,
     /// Allowed lateness.
     pub allowed_lateness: Span,
+    /// How far the watermark has come in it: every window that ends by it has fired.
+    pub watermark: Watermark,
+    /// Its eviction horizon.
+    pub horizon: Watermark,
     /// Open panes, when all of them were in memory and so could be counted.
     pub open_panes: Option<u64>,
 }

@@ -4,10 +4,9 @@
 use crate::aggregate::{STATE_VERSION, Value, read_payload};
 use crate::checkpoint::{CheckpointSummary, Manifest, OperatorState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::Tumbling;
 use crate::inspect::text::Aggregates;
 use crate::operator::{OperatorSpec, WindowOperator};
-use crate::state::{FamilySpec, ReadOnlyState, Stored};
+use crate::state::{FamilyId, FamilySpec, ReadOnlyState, Stored};
 use crate::store::family;
 
 /// A checkpoint's database with the shapes of its operators, by family index.
@@ -37,6 +36,14 @@ impl OpenState {
             return Err(Error::new(ErrorKind::Damaged, message).with_remedy("ask for another checkpoint"));
         }
         Ok(Self { state, shapes })
+    }
+
+    /// Masks what every operator's horizon has passed.
+    pub(super) fn set_horizons(&self, manifest: &Manifest) -> Result<()> {
+        for (index, operator) in manifest.operators.iter().enumerate() {
+            self.state.set_horizon(FamilyId(index), operator.horizon)?;
+        }
+        Ok(())
     }
 }
 
@@ -99,11 +106,10 @@ impl Shape {
 /// a column is all that the layout depends on. `None` for a definition that no version of this shape writes.
 pub(super) fn definition(state: &OperatorState) -> Option<OperatorSpec> {
     let mut spec: OperatorSpec = serde_json::from_str(&state.definition).ok()?;
-    // Reading JSON goes past the checks of the constructor; they are made up for here.
-    if spec.windows.size().as_millis() <= 0 || spec.allowed_lateness.as_millis() < 0 {
+    // Reading JSON goes past the checks of the constructors; they are made up for here.
+    if !spec.windows.is_possible() || spec.allowed_lateness.as_millis() < 0 || spec.check().is_err() {
         return None;
     }
-    Tumbling::new(spec.windows.size(), spec.windows.offset_millis()).ok()?;
     let mut columns = Vec::new();
     for input in spec.aggregates.iter_mut().filter_map(|aggregate| aggregate.input.as_mut()) {
         let field = (input.field.clone(), input.kind);

@@ -170,7 +170,7 @@ fn read_back(
     verified: &mut VerifiedCheckpoint,
 ) -> Result<()> {
     let open = OpenState::open(summary, manifest)?;
-    open.state.set_horizon(manifest.horizon);
+    open.set_horizons(manifest)?;
     let families = open.state.verify()?;
     for family in &families {
         if family.unknown > 0 {

@@ -51,6 +51,12 @@ impl Marks {
         self.before[index + 1]
     }
 
+    /// The watermark after the last event; without events, before the first.
+    #[must_use]
+    pub fn last(&self) -> Watermark {
+        self.before.last().copied().unwrap_or(Watermark::None)
+    }
+
     /// Indexes of events that no window can hold, in order.
     #[must_use]
     pub fn out_of_range(&self) -> &[u32] {

@@ -17,7 +17,7 @@ pub use crate::event::{EventBatch, KeyColumn, PartitionId, Validity, ValueColumn
 pub use buffer::RowBuffer;
 pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow};
 pub use marks::Marks;
-pub use spec::{Accumulation, Mode, OperatorSpec, Trigger};
+pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;
 pub use watermark::{PartitionProgress, WatermarkTracker};
-pub use window::{OpenWindow, SpillKind, Spilled, WindowOperator};
+pub use window::{Ends, OpenWindow, SpillKind, Spilled, WindowOperator};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::AggregateSpec;
-use crate::event_time::{Span, Tumbling};
+use crate::event_time::{Span, Windows};
 
 /// When results of a window are emitted, in relation to its changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -12,8 +12,12 @@ pub enum Mode {
     /// When the trigger fires.
     #[default]
     Append,
-    /// After each accepted event, the new state of its pane; nothing more at closing.
+    /// Each pane that changed, in its new state: after each accepted event, or, when the trigger says so or the
+    /// watermark advances by batches, once for all changes since. Nothing more at closing.
     Update,
+    /// All panes there ever were, at each firing: at the end of each batch, at each interval of the trigger, and at
+    /// the end of the input. Nothing is late and nothing is forgotten.
+    Complete,
 }
 
 /// What makes a pane fire.
@@ -27,6 +31,64 @@ pub enum Trigger {
     Count(u32),
     /// As `Watermark`, and also when the watermark passes each multiple of the span after the pane's first event.
     Early(Span),
+    /// As `Watermark`, and also at each multiple of the span by the wall clock, what changed since; late events wait
+    /// for the next multiple.
+    Interval(Span),
+    /// As `Watermark`, with firings of their own before and after the window closes.
+    Composite {
+        /// Before the watermark reaches the window's end.
+        early: Repeat,
+        /// After it. What waits when the window expires is emitted then.
+        late: Repeat,
+    },
+}
+
+/// What makes a pane fire again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeat {
+    /// Nothing.
+    Never,
+    /// Each event.
+    #[default]
+    Each,
+    /// Every n-th event.
+    Count(u32),
+    /// The watermark passes a multiple of the span. Only before the window closes.
+    EventTime(Span),
+    /// The wall clock passes a multiple of the span.
+    Interval(Span),
+}
+
+impl Trigger {
+    /// What fires before the window closes.
+    #[must_use]
+    pub const fn early(self) -> Repeat {
+        match self {
+            Self::Watermark => Repeat::Never,
+            Self::Count(events) => Repeat::Count(events),
+            Self::Early(span) => Repeat::EventTime(span),
+            Self::Interval(span) => Repeat::Interval(span),
+            Self::Composite { early, .. } => early,
+        }
+    }
+
+    /// What fires after it.
+    #[must_use]
+    pub const fn late(self) -> Repeat {
+        match self {
+            Self::Watermark | Self::Early(_) => Repeat::Each,
+            Self::Count(events) => Repeat::Count(events),
+            Self::Interval(span) => Repeat::Interval(span),
+            Self::Composite { late, .. } => late,
+        }
+    }
+
+    /// True when closing itself fires.
+    #[must_use]
+    pub const fn on_time(self) -> bool {
+        !matches!(self, Self::Count(_))
+    }
 }
 
 /// What a pane holds after it fired.
@@ -40,21 +102,54 @@ pub enum Accumulation {
     Discarding,
 }
 
+/// Which time places an event in its windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeDomain {
+    /// The event's own time; windows close with the watermark.
+    #[default]
+    Event,
+    /// The wall clock when it was processed; windows close with that clock. Nothing is late. What is processed again
+    /// after a restart may fall into other windows.
+    Processing,
+}
+
+/// How the watermark reaches an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advance {
+    /// After each event, so that it makes no difference how the input was cut into batches.
+    #[default]
+    Event,
+    /// Between batches, one batch behind: what Spark does. Windows that end by 1970 count as closed from the start,
+    /// and events are tested against each of their windows.
+    Batch,
+}
+
 /// One windowed aggregation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorSpec {
     /// Unique name.
     pub name: String,
     /// Which windows.
-    pub windows: Tumbling,
+    pub windows: Windows,
     /// How long after its end a window still takes events.
     pub allowed_lateness: Span,
     /// Emission mode.
     pub mode: Mode,
-    /// Trigger; ignored in update mode.
+    /// In update mode, whether an emission first takes back the one that it replaces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retractions: bool,
+    /// Trigger.
     pub trigger: Trigger,
     /// Whether firing clears a pane.
     pub accumulation: Accumulation,
+    /// Which time counts.
+    #[serde(default)]
+    pub time: TimeDomain,
+    /// How the watermark advances.
+    #[serde(default)]
+    pub advance: Advance,
     /// What is computed.
     pub aggregates: Vec<AggregateSpec>,
     /// Names of the key fields, in order; empty for one pane per window.
@@ -67,23 +162,94 @@ pub struct OperatorSpec {
 impl OperatorSpec {
     /// The common case: fires once, when the watermark closes the window.
     #[must_use]
-    pub fn new(name: &str, windows: Tumbling, key: &[&str], aggregates: Vec<AggregateSpec>) -> Self {
+    pub fn new(name: &str, windows: impl Into<Windows>, key: &[&str], aggregates: Vec<AggregateSpec>) -> Self {
         Self {
             name: name.to_owned(),
-            windows,
+            windows: windows.into(),
             allowed_lateness: Span::ZERO,
             mode: Mode::Append,
+            retractions: false,
             trigger: Trigger::Watermark,
             accumulation: Accumulation::Accumulating,
+            time: TimeDomain::Event,
+            advance: Advance::Event,
             aggregates,
             key: key.iter().map(|&field| field.to_owned()).collect(),
             key_column: 0,
         }
     }
 
+    /// Refuses what cannot work together.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence without a subject, for people.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let batch = self.advance == Advance::Batch;
+        let update = self.mode == Mode::Update;
+        let interval = matches!(self.trigger.early(), Repeat::Interval(_));
+        let counts = [self.trigger.early(), self.trigger.late()];
+        if counts.contains(&Repeat::Count(0)) {
+            return Err("a count of zero never fires");
+        }
+        if matches!(self.trigger.late(), Repeat::EventTime(_)) {
+            return Err("late firings cannot follow event time, which has passed the window");
+        }
+        if batch && (self.trigger != Trigger::Watermark || self.allowed_lateness != Span::ZERO) {
+            return Err("by batches there are no triggers and no allowed lateness: panes fire at the end of a batch");
+        }
+        if self.time == TimeDomain::Processing && (batch || self.allowed_lateness != Span::ZERO) {
+            return Err("by the wall clock nothing is late, and no batches count");
+        }
+        if update && !interval && self.trigger != Trigger::Watermark {
+            return Err("update emits after every event; only an interval changes that");
+        }
+        if self.mode != Mode::Append && self.accumulation == Accumulation::Discarding {
+            return Err(
+                "discarding rows are increments, and these modes replace the earlier row by the later: events would be \
+                 lost to the reader",
+            );
+        }
+        if self.mode == Mode::Complete && (self.allowed_lateness != Span::ZERO || !(interval || self.trigger == Trigger::Watermark)) {
+            return Err("complete forgets nothing and nothing is late; of triggers only an interval has an effect");
+        }
+        if self.retractions && !update {
+            return Err("only update mode takes results back");
+        }
+        Ok(())
+    }
+
     /// True when each pane fires exactly once and is gone with its window, so that a pane may be kept in parts.
     #[must_use]
     pub fn fires_once(&self) -> bool {
         self.mode == Mode::Append && self.trigger == Trigger::Watermark && self.allowed_lateness == Span::ZERO
+    }
+
+    /// True when windows share slices instead of each holding its own panes. Panes that may fire more than once are
+    /// kept by window: each remembers its firings.
+    #[must_use]
+    pub fn shares_slices(&self) -> bool {
+        self.windows.overlap() && self.fires_once()
+    }
+
+    /// True when panes that changed wait to be emitted together.
+    #[must_use]
+    pub fn gathers_changes(&self) -> bool {
+        let waits = |repeat| matches!(repeat, Repeat::Interval(_));
+        match self.mode {
+            Mode::Append => waits(self.trigger.early()) || waits(self.trigger.late()),
+            Mode::Update => self.advance == Advance::Batch || waits(self.trigger.early()),
+            Mode::Complete => false,
+        }
+    }
+
+    /// How long after the end of a stored pane it may still be needed, at most.
+    #[must_use]
+    pub fn retention(&self) -> Span {
+        if self.mode == Mode::Complete {
+            return Span::MAX;
+        }
+        let shared = if self.shares_slices() { self.windows.needed_after_end() } else { Span::ZERO };
+        let millis = shared.as_millis().saturating_add(self.allowed_lateness.as_millis());
+        Span::from_millis(millis).unwrap_or(Span::MAX)
     }
 }

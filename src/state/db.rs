@@ -130,7 +130,7 @@ impl StateDb {
         }
         let mut file_options = Vec::with_capacity(setup.families.len());
         for (spec, family) in setup.families.iter().zip(&engine.families) {
-            let options = setup.family_options(spec, &engine.horizon, &family.counters);
+            let options = setup.family_options(spec, &family.horizon, &family.counters);
             file_options.push(options::handed_over(options));
         }
         let evicted_to = vec![None; setup.families.len()];
@@ -204,13 +204,31 @@ impl StateDb {
     ///
     /// Only to a watermark that a durable checkpoint holds, after the results it closes were delivered.
     pub fn set_horizon(&self, horizon: Watermark) {
-        self.engine.horizon.raise(horizon);
+        for family in &self.engine.families {
+            family.horizon.raise(horizon);
+        }
     }
 
-    /// The eviction horizon.
+    /// As [`StateDb::set_horizon`], for one family: operators need not be equally far.
+    ///
+    /// # Errors
+    /// [`StateError::NoFamily`] for an index out of range.
+    pub fn set_family_horizon(&self, family: FamilyId, horizon: Watermark) -> Result<(), StateError> {
+        self.engine.raise(family, horizon)
+    }
+
+    /// The eviction horizon of a family.
+    ///
+    /// # Errors
+    /// [`StateError::NoFamily`] for an index out of range.
+    pub fn family_horizon(&self, family: FamilyId) -> Result<Watermark, StateError> {
+        Ok(self.engine.family(family)?.horizon.get())
+    }
+
+    /// The horizon that every family has reached; [`Watermark::End`] without families.
     #[must_use]
     pub fn horizon(&self) -> Watermark {
-        self.engine.horizon.get()
+        self.engine.families.iter().map(|family| family.horizon.get()).min().unwrap_or(Watermark::End)
     }
 
     /// Rewrites every file of every family, and waits for it. For tests and repair; expect it to take long.

@@ -16,12 +16,13 @@ use super::memory::StateMemory;
 use super::value::OwnedStored;
 use super::{StateOptions, merge, options};
 use crate::codec::PaneKey;
-use crate::event_time::Span;
+use crate::event_time::{Span, Watermark};
 
 /// One operator's family, opened.
 pub(super) struct Family {
     pub(super) column_family: String,
     pub(super) allowed_lateness: Span,
+    pub(super) horizon: Arc<Horizon>,
     pub(super) counters: Arc<FilterCounters>,
 }
 
@@ -29,7 +30,6 @@ pub(super) struct Engine {
     pub(super) db: DB,
     pub(super) dir: PathBuf,
     pub(super) families: Vec<Family>,
-    pub(super) horizon: Arc<Horizon>,
 }
 
 /// How a database is opened.
@@ -72,7 +72,6 @@ impl Setup<'_> {
 
     pub(super) fn open(&self, dir: &Path, access: Access) -> Result<Engine, StateError> {
         check_names(self.families)?;
-        let horizon = Arc::new(Horizon::new());
         let mut families = Vec::with_capacity(self.families.len());
         let mut descriptors = Vec::new();
         for name in column_families(self.families) {
@@ -81,12 +80,13 @@ impl Setup<'_> {
         }
         descriptors.truncate(super::family::FIXED.len());
         for spec in self.families {
-            let counters = Arc::default();
+            let (horizon, counters) = (Arc::new(Horizon::new()), Arc::default());
             let options = self.family_options(spec, &horizon, &counters);
             descriptors.push(ColumnFamilyDescriptor::new(spec.column_family(), options));
             families.push(Family {
                 column_family: spec.column_family(),
                 allowed_lateness: spec.allowed_lateness,
+                horizon,
                 counters,
             });
         }
@@ -101,7 +101,7 @@ impl Setup<'_> {
             Access::Read => DB::open_cf_descriptors_read_only(&database, dir, descriptors, false),
         }
         .map_err(StateError::engine("open the state database"))?;
-        Ok(Engine { db, dir: dir.to_owned(), families, horizon })
+        Ok(Engine { db, dir: dir.to_owned(), families })
     }
 }
 
@@ -135,6 +135,12 @@ impl Engine {
         self.families.get(id.0).ok_or(StateError::NoFamily { index: id.0, families: self.families.len() })
     }
 
+    /// Moves the horizon of one family forward.
+    pub(super) fn raise(&self, id: FamilyId, horizon: Watermark) -> Result<(), StateError> {
+        self.family(id)?.horizon.raise(horizon);
+        Ok(())
+    }
+
     pub(super) fn handle(&self, column_family: &str) -> Result<&ColumnFamily, StateError> {
         self.db.cf_handle(column_family).ok_or_else(|| StateError::Families {
             dir: self.dir.clone(),
@@ -152,7 +158,7 @@ impl Engine {
 
     pub(super) fn get(&self, id: FamilyId, pane: PaneKey<'_>) -> Result<Option<OwnedStored>, StateError> {
         let family = self.family(id)?;
-        if self.horizon.get().expired(pane.end, family.allowed_lateness) {
+        if family.horizon.get().expired(pane.end, family.allowed_lateness) {
             return Ok(None);
         }
         let mut buffer = Vec::with_capacity(9 + pane.key.len());

@@ -61,7 +61,7 @@ impl StateDb {
         else {
             return Ok(());
         };
-        let live = Live::under(self.engine.horizon.get(), family.allowed_lateness);
+        let live = Live::under(family.horizon.get(), family.allowed_lateness);
         let bound = first_live(live);
         if live == Live::All || evicted_to.as_ref() == Some(&bound) {
             return Ok(());

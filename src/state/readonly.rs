@@ -87,9 +87,12 @@ impl ReadOnlyState {
         self.epoch
     }
 
-    /// Masks what is expired under `horizon`.
-    pub fn set_horizon(&self, horizon: Watermark) {
-        self.engine.horizon.raise(horizon);
+    /// Masks what is expired under `horizon` in one family.
+    ///
+    /// # Errors
+    /// [`StateError::NoFamily`] for an index out of range.
+    pub fn set_horizon(&self, family: FamilyId, horizon: Watermark) -> Result<(), StateError> {
+        self.engine.raise(family, horizon)
     }
 
     /// What is stored for a pane.
@@ -133,7 +136,6 @@ impl ReadOnlyState {
     /// # Errors
     /// [`StateError::Engine`] at the first block that cannot be read or fails its checksum.
     pub fn verify(&self) -> Result<Vec<FamilyVerified>, StateError> {
-        let horizon = self.engine.horizon.get();
         let mut report = Vec::new();
         for (name, handle) in self.engine.handles()? {
             let lateness = self.engine.families.iter().find(|family| family.column_family == name);
@@ -154,7 +156,7 @@ impl ReadOnlyState {
                 match (parse(key), lateness) {
                     (Some(StateKey::Sentinel), _) => {}
                     (Some(StateKey::Pane(pane)), Some(family)) => {
-                        if horizon.expired(pane.end, family.allowed_lateness) {
+                        if family.horizon.get().expired(pane.end, family.allowed_lateness) {
                             found.expired += 1;
                         } else {
                             found.panes += 1;

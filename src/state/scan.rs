@@ -114,7 +114,7 @@ fn first_after(end: EventTime) -> Vec<u8> {
 impl Engine {
     pub(super) fn scan(&self, id: FamilyId, reach: Reach) -> Result<PaneScan<'_>, StateError> {
         let family = self.family(id)?;
-        let live = first_live(Live::under(self.horizon.get(), family.allowed_lateness));
+        let live = first_live(Live::under(family.horizon.get(), family.allowed_lateness));
         let from = reach.from.max(live);
         // RocksDB wants the bounds in order; an empty range is one.
         let to = reach.to.max(from.clone());
@@ -128,7 +128,7 @@ impl Engine {
         let rows = self.db.raw_iterator_cf_opt(self.handle(&family.column_family)?, options);
         Ok(PaneScan {
             rows,
-            horizon: &self.horizon,
+            horizon: &family.horizon,
             allowed_lateness: family.allowed_lateness,
             started: false,
         })

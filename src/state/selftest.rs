@@ -58,7 +58,7 @@ fn test_family(engine: &Engine, family: &Family) -> Result<(), StateError> {
         engine.db.put_cf_opt(handle, key, [0], &options::write()).map_err(what())?;
     }
     engine.db.flush_cfs_opt(&[handle], &FlushOptions::default()).map_err(what())?;
-    engine.horizon.raise(Watermark::At(EventTime::from_millis(lateness)));
+    family.horizon.raise(Watermark::At(EventTime::from_millis(lateness)));
     let mut compaction = CompactOptions::default();
     compaction.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
     engine.db.compact_range_cf_opt(handle, None::<&[u8]>, None::<&[u8]>, &compaction);

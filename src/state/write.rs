@@ -34,6 +34,8 @@ pub enum Write<'a> {
     Put(&'a [u8]),
     /// It is a part, to be merged with what is stored, which is not read for it.
     Merge(&'a [u8]),
+    /// There is no such pane any more.
+    Delete,
 }
 
 /// The way a run took into the database.
@@ -59,7 +61,7 @@ pub struct WriteStats {
 
 /// Takes entries in order; where they go differs.
 trait Sink {
-    fn add(&mut self, end: EventTime, key: &[u8], value: &[u8], whole: bool) -> Result<(), StateError>;
+    fn add(&mut self, end: EventTime, key: &[u8], entry: Entry<'_>) -> Result<(), StateError>;
 }
 
 impl StateDb {
@@ -113,6 +115,14 @@ impl StateDb {
     }
 }
 
+/// An entry as the database takes it.
+#[derive(Clone, Copy)]
+enum Entry<'a> {
+    Put(&'a [u8]),
+    Merge(&'a [u8]),
+    Delete,
+}
+
 /// Encodes entries, checks their order and adds them to a sink. Returns their number and bytes.
 fn pour<'a>(
     entries: impl Iterator<Item = (PaneKey<'a>, Write<'a>)>,
@@ -127,11 +137,15 @@ fn pour<'a>(
         if key <= previous {
             return Err(StateError::Order { family: family.to_owned(), entry: count });
         }
-        let (payload, whole) = match write {
-            Write::Put(payload) => (payload, true),
-            Write::Merge(payload) => (payload, false),
+        let entry = match write {
+            Write::Put(payload) => Entry::Put(write_payload(&mut value, payload)),
+            Write::Merge(payload) => Entry::Merge(write_payload(&mut value, payload)),
+            Write::Delete => {
+                value.clear();
+                Entry::Delete
+            }
         };
-        sink.add(pane.end, &key, write_payload(&mut value, payload), whole)?;
+        sink.add(pane.end, &key, entry)?;
         count += 1;
         bytes += (key.len() + value.len()) as u64;
         std::mem::swap(&mut key, &mut previous);
@@ -156,11 +170,11 @@ impl BatchSink<'_> {
 }
 
 impl Sink for BatchSink<'_> {
-    fn add(&mut self, _end: EventTime, key: &[u8], value: &[u8], whole: bool) -> Result<(), StateError> {
-        if whole {
-            self.batch.put_cf(self.handle, key, value);
-        } else {
-            self.batch.merge_cf(self.handle, key, value);
+    fn add(&mut self, _end: EventTime, key: &[u8], entry: Entry<'_>) -> Result<(), StateError> {
+        match entry {
+            Entry::Put(value) => self.batch.put_cf(self.handle, key, value),
+            Entry::Merge(value) => self.batch.merge_cf(self.handle, key, value),
+            Entry::Delete => self.batch.delete_cf(self.handle, key),
         }
         if self.batch.size_in_bytes() >= BATCH_BYTES { self.write_out() } else { Ok(()) }
     }
@@ -215,7 +229,7 @@ impl FileSink<'_> {
 }
 
 impl Sink for FileSink<'_> {
-    fn add(&mut self, end: EventTime, key: &[u8], value: &[u8], whole: bool) -> Result<(), StateError> {
+    fn add(&mut self, end: EventTime, key: &[u8], entry: Entry<'_>) -> Result<(), StateError> {
         if let Some(open) = &self.open {
             let bytes = open.file.file_size();
             if bytes >= FILE_BYTES || (end != open.last_end && bytes >= FILE_BYTES_WHOLE_WINDOWS) {
@@ -227,7 +241,11 @@ impl Sink for FileSink<'_> {
         }
         if let Some(open) = &mut self.open {
             open.last_end = end;
-            let added = if whole { open.file.put(key, value) } else { open.file.merge(key, value) };
+            let added = match entry {
+                Entry::Put(value) => open.file.put(key, value),
+                Entry::Merge(value) => open.file.merge(key, value),
+                Entry::Delete => open.file.delete(key),
+            };
             added.map_err(StateError::engine("write a file of panes"))?;
         }
         Ok(())

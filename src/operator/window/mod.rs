@@ -1,28 +1,24 @@
 //! The windowed aggregation itself: assigns, accumulates, fires and forgets.
+//!
+//! [`WindowOperator`] is the one face of its two kinds: aligned windows, which many keys share, and sessions, which
+//! each key has for itself.
 
+mod aligned;
+mod closing;
+mod cursor;
+mod session;
+mod session_time;
 mod spill;
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use aligned::AlignedOperator;
+use session::SessionOperator;
+pub use spill::{Ends, SpillKind, Spilled};
 
-pub use spill::{SpillKind, Spilled};
-
-use super::fire::{Firing, History};
-use super::table::{PaneTable, hash_keys};
-use super::{
-    Accumulation, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Panes, RowBuffer, Trigger,
-};
-use crate::aggregate::{Layout, Touch};
+use super::{Emit, EventBatch, Marks, OperatorSpec, Panes, RowBuffer};
+use crate::aggregate::Layout;
 use crate::event_time::{EventTime, Span, Watermark, Window};
 
-/// Rows read from the state database and emitted in one go.
-const SCAN_ROWS: usize = 8_192;
-/// Events whose places in the table are looked up ahead.
-const WARMED_EVENTS: usize = 64;
-/// An emptied table is kept for the next window up to this many bytes.
-const SPARE_BYTES_MAX: usize = 256 << 20;
-
-/// What an operator tells about one of its open windows.
+/// What an operator tells about one of its open windows, or about a slice that windows share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenWindow {
     /// Its bounds.
@@ -33,122 +29,118 @@ pub struct OpenWindow {
     pub complete: bool,
 }
 
-/// A windowed aggregation over aligned windows.
-///
-/// Panes of open windows live in one table per window. As long as a window's table is complete its rows are whole
-/// panes; once panes were moved to the state database, the rows of an operator that fires once are what came
-/// since, and nothing is read until the window fires.
+/// A windowed aggregation.
 #[derive(Debug)]
 pub struct WindowOperator {
-    index: usize,
-    spec: OperatorSpec,
-    layout: Layout,
-    // Identity row: that of the layout, and the history words of a pane that may fire more than once.
-    identity: Box<[u64]>,
-    fires_once: bool,
-    tables: Vec<Option<PaneTable>>,
-    vacant: Vec<usize>,
-    by_end: BTreeMap<EventTime, usize>,
-    // Every window up to this end is closed, every later one is not.
-    closed_to: EventTime,
-    // Early firings that are due: (instant, window end) → rows of that window's table.
-    boundaries: BTreeMap<(EventTime, EventTime), Vec<u32>>,
-    // The watermark at which something has to be done next. Derived, see `next_action`.
-    due: EventTime,
-    // Table of the last event; most events fall into the same window as the one before.
-    recent: Option<(Window, usize)>,
-    spare: Option<PaneTable>,
-    hashes: Vec<u64>,
-    touched: Vec<usize>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Aligned(Box<AlignedOperator>),
+    Sessions(Box<SessionOperator>),
+}
+
+/// Runs the same call on either kind.
+macro_rules! either {
+    ($operator:expr, $inner:ident => $call:expr) => {
+        match &$operator.kind {
+            Kind::Aligned($inner) => $call,
+            Kind::Sessions($inner) => $call,
+        }
+    };
+    (mut $operator:expr, $inner:ident => $call:expr) => {
+        match &mut $operator.kind {
+            Kind::Aligned($inner) => $call,
+            Kind::Sessions($inner) => $call,
+        }
+    };
 }
 
 impl WindowOperator {
     /// The operator at `index` of its pipeline.
     #[must_use]
     pub fn new(index: usize, spec: OperatorSpec) -> Self {
-        let layout = Layout::new(&spec.aggregates);
-        let fires_once = spec.fires_once();
-        let mut identity = layout.identity().to_vec();
-        if !fires_once {
-            identity.extend_from_slice(&History::NEW);
-        }
-        Self {
-            index,
-            spec,
-            layout,
-            identity: identity.into(),
-            fires_once,
-            tables: Vec::new(),
-            vacant: Vec::new(),
-            by_end: BTreeMap::new(),
-            closed_to: EventTime::MIN,
-            boundaries: BTreeMap::new(),
-            due: EventTime::MAX,
-            recent: None,
-            spare: None,
-            hashes: Vec::new(),
-            touched: Vec::new(),
-        }
+        let kind = match spec.windows.session_gap() {
+            Some(gap) => Kind::Sessions(Box::new(SessionOperator::new(index, spec, gap))),
+            None => Kind::Aligned(Box::new(AlignedOperator::new(index, spec))),
+        };
+        Self { kind }
     }
 
     /// Its place in the pipeline.
     #[must_use]
     pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// About how many bytes of memory a pane with a key of `key_bytes` takes.
-    #[must_use]
-    pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {
-        PaneTable::bytes_per_row(self.stride(), key_bytes)
+        either!(self, inner => inner.index)
     }
 
     /// What it was asked to do.
     #[must_use]
     pub fn spec(&self) -> &OperatorSpec {
-        &self.spec
+        either!(self, inner => &inner.spec)
     }
 
     /// The accumulators of its panes.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        either!(self, inner => &inner.layout)
     }
 
-    /// Words in a stored row: those of the layout, and two more for a pane that may fire more than once.
+    /// Words in a stored row: those of the layout, one for the start of a session, two more for a pane that may fire
+    /// more than once.
     #[must_use]
     pub fn stride(&self) -> usize {
-        self.identity.len()
+        either!(self, inner => inner.stride())
     }
 
-    /// True when `time` lies in a window with representable bounds.
+    /// The window of a stored row, whose window, or slice, ends at `end`.
+    #[must_use]
+    pub fn stored_window(&self, end: EventTime, words: &[u64]) -> Window {
+        match &self.kind {
+            Kind::Aligned(inner) if inner.sliced => inner.spec.windows.piece_ending(end),
+            Kind::Aligned(inner) => inner.spec.windows.window_ending(end),
+            Kind::Sessions(inner) => Window { start: inner.start_of(words), end },
+        }
+    }
+
+    /// How far the watermark has come here: every window that ends by it has fired.
+    #[must_use]
+    pub fn watermark(&self) -> Watermark {
+        either!(self, inner => inner.watermark)
+    }
+
+    /// True when `time` lies in windows with representable bounds only.
     #[inline]
     #[must_use]
     pub fn reaches(&self, time: EventTime) -> bool {
-        self.recent.is_some_and(|(window, _)| window.start <= time && time < window.end)
-            || self.spec.windows.window_of(time).is_some()
+        either!(self, inner => inner.reaches(time))
     }
 
     /// Its open windows, by end.
-    pub fn open_windows(&self) -> impl Iterator<Item = OpenWindow> + '_ {
-        self.by_end.values().filter_map(|&table| self.tables[table].as_ref()).map(|table| OpenWindow {
-            window: table.window,
-            resident: table.len(),
-            complete: table.complete,
-        })
+    #[must_use]
+    pub fn open_windows(&self) -> Vec<OpenWindow> {
+        match &self.kind {
+            Kind::Aligned(inner) => inner.open_windows().collect(),
+            Kind::Sessions(inner) => inner.open_windows(),
+        }
     }
 
     /// Panes in memory.
     #[must_use]
     pub fn resident_panes(&self) -> usize {
-        self.tables.iter().flatten().map(PaneTable::len).sum()
+        either!(self, inner => inner.resident_panes())
     }
 
     /// Bytes of memory that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let spare = self.spare.as_ref().map_or(0, PaneTable::bytes);
-        self.tables.iter().flatten().map(PaneTable::bytes).sum::<usize>() + spare
+        either!(self, inner => inner.memory_bytes())
+    }
+
+    /// About how many bytes of memory a pane with a key of `key_bytes` takes.
+    #[must_use]
+    pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {
+        either!(self, inner => inner.bytes_per_pane(key_bytes))
     }
 
     /// Processes a batch, event by event in arrival order, each against the watermark it meets.
@@ -162,193 +154,10 @@ impl WindowOperator {
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let keys = &batch.keys[self.spec.key_column];
-        let mut hashes = std::mem::take(&mut self.hashes);
-        hash_keys(keys, &mut hashes);
-        let mut out_of_range = marks.out_of_range();
-        for (index, &hash) in hashes.iter().enumerate() {
-            if let [next, rest @ ..] = out_of_range
-                && *next as usize == index
-            {
-                out_of_range = rest;
-                continue;
-            }
-            if index % WARMED_EVENTS == 0 {
-                self.warm(&hashes[index..hashes.len().min(index + WARMED_EVENTS)]);
-            }
-            let time = EventTime::from_millis(batch.times[index]);
-            let before = marks.before(index);
-            if let Some(table) = self.table_for(time, before) {
-                let (row, new) = self.open_table(table).find_or_insert(keys.get(index), hash);
-                self.touch(table, row, index);
-                if !self.fires_once {
-                    self.after_event(table, row, new, batch, index, before, panes, emit)?;
-                }
-            } else {
-                self.report_late(batch, index, before, emit)?;
-            }
-            let after = marks.after(index);
-            if after > before && after.closed(self.due) {
-                self.settle(batch);
-                self.advance(after, panes, emit)?;
-            }
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.process(batch, marks, panes, emit),
+            Kind::Sessions(inner) => inner.process(batch, marks, emit),
         }
-        self.settle(batch);
-        self.hashes = hashes;
-        Ok(())
-    }
-
-    /// Looks ahead: most of the next events fall into the window of the last.
-    #[inline]
-    fn warm(&self, hashes: &[u64]) {
-        if let Some((_, table)) = self.recent
-            && let Some(open) = &self.tables[table]
-        {
-            open.warm(hashes);
-        }
-    }
-
-    /// The table of the window that holds `time`, opened if need be; `None` when the window has expired.
-    #[inline]
-    fn table_for(&mut self, time: EventTime, watermark: Watermark) -> Option<usize> {
-        if let Some((window, table)) = self.recent
-            && window.start <= time
-            && time < window.end
-        {
-            // A table exists exactly until its window expires.
-            return Some(table);
-        }
-        let window = self.spec.windows.window_of(time)?;
-        let table = match self.by_end.get(&window.end) {
-            Some(&table) => table,
-            None if watermark.expired(window.end, self.spec.allowed_lateness) => return None,
-            None => {
-                let table = self.open(window, true);
-                self.note_closed(table, watermark);
-                table
-            }
-        };
-        self.recent = Some((window, table));
-        Some(table)
-    }
-
-    #[inline]
-    fn open_table(&mut self, table: usize) -> &mut PaneTable {
-        self.tables[table].as_mut().expect("indexes in by_end and recent are of open tables")
-    }
-
-    fn open(&mut self, window: Window, complete: bool) -> usize {
-        let table = match self.spare.take() {
-            Some(spare) => spare.reused_for(window, complete),
-            None => PaneTable::new(window, &self.identity, complete),
-        };
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.tables.push(None);
-            self.tables.len() - 1
-        });
-        self.tables[at] = Some(table);
-        self.by_end.insert(window.end, at);
-        at
-    }
-
-    #[inline]
-    fn touch(&mut self, table: usize, row: u32, index: usize) {
-        let open = self.open_table(table);
-        open.mark_dirty(row);
-        let first = open.touches.is_empty();
-        open.touches.push(Touch { row, event: index as u32 });
-        if first {
-            self.touched.push(table);
-        }
-    }
-
-    /// Adds the touched events to their rows.
-    fn settle(&mut self, batch: &EventBatch) {
-        for at in self.touched.drain(..) {
-            if let Some(table) = &mut self.tables[at] {
-                let (words, touches) = table.words_and_touches();
-                self.layout.update(words, self.identity.len(), touches, batch);
-                table.touches.clear();
-            }
-        }
-    }
-
-    fn report_late<E>(
-        &self,
-        batch: &EventBatch,
-        index: usize,
-        watermark: Watermark,
-        emit: &mut dyn Emit<Error = E>,
-    ) -> Result<(), E> {
-        let time = EventTime::from_millis(batch.times[index]);
-        let Some(window) = self.spec.windows.window_of(time) else { return Ok(()) };
-        let limit = window.end.saturating_add(self.spec.allowed_lateness);
-        let late_by_ms =
-            watermark.instant().map_or(i64::MAX, |now| now.as_millis().saturating_sub(limit.as_millis()));
-        emit.late(self.index, LateEvent { batch, index, window, watermark, late_by_ms })
-    }
-
-    /// What one accepted event sets off in an operator whose panes may fire more than once.
-    #[expect(clippy::too_many_arguments, reason = "the event with its place, and the two ways out")]
-    fn after_event<E>(
-        &mut self,
-        table: usize,
-        row: u32,
-        new: bool,
-        batch: &EventBatch,
-        index: usize,
-        watermark: Watermark,
-        panes: &mut dyn Panes<Error = E>,
-        emit: &mut dyn Emit<Error = E>,
-    ) -> Result<(), E> {
-        if new {
-            self.read_through(table, row, panes)?;
-        }
-        let (window, closed) = {
-            let open = self.open_table(table);
-            (open.window, open.closed)
-        };
-        let mut history = History::of(self.open_table(table).row(row));
-        history.since_fire = history.since_fire.saturating_add(1);
-        let fires = match (self.spec.mode, self.spec.trigger) {
-            (Mode::Update, _) => true,
-            (Mode::Append, Trigger::Count(n)) => history.since_fire >= n,
-            (Mode::Append, Trigger::Watermark) => closed,
-            (Mode::Append, Trigger::Early(interval)) => {
-                if !closed && history.next_boundary.is_none() && history.pane_index == 0 {
-                    let time = EventTime::from_millis(batch.times[index]);
-                    history.next_boundary = self.plan_boundary(table, row, next_multiple(time, interval));
-                }
-                closed
-            }
-        };
-        history.store(self.open_table(table).row_mut(row));
-        if fires {
-            self.settle(batch);
-            self.fire_rows(table, &[row], window, watermark, emit)?;
-        }
-        Ok(())
-    }
-
-    /// Fetches the pane of a row that is new in memory, when it may be in the state database.
-    fn read_through<E>(&mut self, table: usize, row: u32, panes: &mut dyn Panes<Error = E>) -> Result<(), E> {
-        let index = self.index;
-        let open = self.open_table(table);
-        if open.complete {
-            return Ok(());
-        }
-        let (end, key) = (open.window.end, open.key(row).to_vec());
-        panes.load(index, end, &key, open.row_mut(row))?;
-        Ok(())
-    }
-
-    /// Registers an early firing at `instant`, unless the window's own end comes first.
-    fn plan_boundary(&mut self, table: usize, row: u32, instant: Option<EventTime>) -> Option<EventTime> {
-        let end = self.open_table(table).window.end;
-        let instant = instant.filter(|instant| last_instant(end) > *instant)?;
-        self.boundaries.entry((instant, end)).or_default().push(row);
-        self.due = self.due.min(instant_after(instant));
-        Some(instant)
     }
 
     /// Lets the watermark reach `watermark`: fires what is due, in the order of event time, and forgets what
@@ -362,285 +171,94 @@ impl WindowOperator {
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        while let Some(action) = self.next_action(watermark) {
-            match action {
-                Action::Close(end, table) => {
-                    self.closed_to = end;
-                    self.close(table, watermark, panes, emit)?;
-                    // A long jump of the watermark gives memory back window by window.
-                    self.forget_expired(watermark);
-                }
-                Action::Boundary(instant, end) => self.fire_boundary(instant, end, watermark, emit)?,
-            }
-        }
-        self.forget_expired(watermark);
-        self.due = self.next_due();
-        Ok(())
-    }
-
-    /// The earliest thing that `watermark` makes due. At one instant a closing comes before an early firing.
-    fn next_action(&self, watermark: Watermark) -> Option<Action> {
-        let close = self.first_unclosed().filter(|&(end, _)| watermark.closed(end));
-        let boundary = self.boundaries.keys().next().copied();
-        let boundary = boundary.filter(|(instant, _)| watermark.closed(instant_after(*instant)));
-        match (close, boundary) {
-            (Some((close, _)), Some((instant, end))) if instant < last_instant(close) => {
-                Some(Action::Boundary(instant, end))
-            }
-            (Some((end, table)), _) => Some(Action::Close(end, table)),
-            (None, Some((instant, end))) => Some(Action::Boundary(instant, end)),
-            (None, None) => None,
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.advance(watermark, panes, emit),
+            Kind::Sessions(inner) => inner.advance(watermark, emit),
         }
     }
 
-    fn first_unclosed(&self) -> Option<(EventTime, usize)> {
-        let later = (Bound::Excluded(self.closed_to), Bound::Unbounded);
-        self.by_end.range(later).next().map(|(&end, &table)| (end, table))
-    }
-
-    /// The earliest watermark at which `advance` has something to do.
-    fn next_due(&self) -> EventTime {
-        let lateness = self.spec.allowed_lateness;
-        let close = self.first_unclosed().map(|(end, _)| end);
-        let first = self.by_end.keys().next().filter(|&&end| end <= self.closed_to);
-        let expiry = first.map(|end| end.saturating_add(lateness));
-        let boundary = self.boundaries.keys().next().map(|(instant, _)| instant_after(*instant));
-        close.into_iter().chain(expiry).chain(boundary).min().unwrap_or(EventTime::MAX)
-    }
-
-    /// Tells a table just opened whether its window is closed already, and plans what is due for it.
-    fn note_closed(&mut self, table: usize, watermark: Watermark) {
-        let lateness = self.spec.allowed_lateness;
-        let open = self.open_table(table);
-        let end = open.window.end;
-        open.closed = watermark.closed(end);
-        if open.closed {
-            self.closed_to = self.closed_to.max(end);
-            self.due = self.due.min(end.saturating_add(lateness));
-        } else {
-            self.due = self.due.min(end);
-        }
-    }
-
-    /// The watermark has reached the end of a window.
-    fn close<E>(
+    /// Ends a batch of an operator that advances by batches: emits what it changed, then lets the watermark reach
+    /// `watermark`.
+    ///
+    /// # Errors
+    /// The first error of `panes` or `emit`. The operator must not be used after it.
+    pub fn end_batch<E>(
         &mut self,
-        table: usize,
         watermark: Watermark,
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let fires = self.spec.mode == Mode::Append && !matches!(self.spec.trigger, Trigger::Count(_));
-        let open = self.open_table(table);
-        open.closed = true;
-        let (window, complete) = (open.window, open.complete);
-        if !fires {
-            return Ok(());
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.end_batch(watermark, panes, emit),
+            Kind::Sessions(inner) => inner.end_batch(watermark, emit),
         }
-        if complete {
-            let rows = self.open_table(table).sorted_rows();
-            return self.fire_rows(table, &rows, window, watermark, emit);
-        }
-        self.fire_from_both(table, window, watermark, panes, emit)
     }
 
-    fn fire_boundary<E>(
+    /// Lets the wall clock reach `now`, in the same milliseconds as event time: windows that follow it close, and
+    /// changes that wait for it are emitted.
+    ///
+    /// # Errors
+    /// The first error of `panes` or `emit`. The operator must not be used after it.
+    pub fn tick<E>(
         &mut self,
-        instant: EventTime,
-        end: EventTime,
-        watermark: Watermark,
-        emit: &mut dyn Emit<Error = E>,
-    ) -> Result<(), E> {
-        let Some(rows) = self.boundaries.remove(&(instant, end)) else { return Ok(()) };
-        let Some(&table) = self.by_end.get(&end) else { return Ok(()) };
-        let Trigger::Early(interval) = self.spec.trigger else { return Ok(()) };
-        let window = self.open_table(table).window;
-        let rows = self.open_table(table).sort_by_key(rows.into_iter());
-        self.fire_rows(table, &rows, window, watermark, emit)?;
-        for row in rows {
-            let next = instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis);
-            let next = self.plan_boundary(table, row, next);
-            let mut history = History::of(self.open_table(table).row(row));
-            history.next_boundary = next;
-            history.store(self.open_table(table).row_mut(row));
-        }
-        Ok(())
-    }
-
-    fn firing(&self, window: Window, watermark: Watermark) -> Firing<'_> {
-        Firing {
-            layout: &self.layout,
-            fires_once: self.fires_once,
-            accumulation: self.spec.accumulation,
-            window,
-            watermark,
-        }
-    }
-
-    /// Emits rows of a table, given in key order, leaving out those without events since they were cleared.
-    fn fire_rows<E>(
-        &mut self,
-        table: usize,
-        rows: &[u32],
-        window: Window,
-        watermark: Watermark,
-        emit: &mut dyn Emit<Error = E>,
-    ) -> Result<(), E> {
-        let mut open = self.tables[table].take().expect("a firing table is open");
-        let firing = self.firing(window, watermark);
-        let filled: Vec<u32>;
-        let mut rows = rows;
-        if self.spec.accumulation == Accumulation::Discarding {
-            filled = rows.iter().copied().filter(|&row| self.layout.rows(open.row(row)) > 0).collect();
-            rows = &filled;
-        }
-        let emitted =
-            if rows.is_empty() { Ok(()) } else { emit.results(self.index, &mut firing.table(&open, rows)) };
-        if !self.fires_once {
-            for &row in rows {
-                firing.settle(open.row_mut(row));
-            }
-        }
-        self.tables[table] = Some(open);
-        emitted
-    }
-
-    /// Emits all panes of a window of which some are only in the state database, chunk by chunk in key order.
-    fn fire_from_both<E>(
-        &mut self,
-        table: usize,
-        window: Window,
-        watermark: Watermark,
+        now: EventTime,
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let mut open = self.tables[table].take().expect("a firing table is open");
-        let resident = open.sorted_rows();
-        let mut resident = resident.into_iter().peekable();
-        let mut stored = RowBuffer::new(self.stride());
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            stored.clear();
-            panes.scan(self.index, window.end, after.as_deref(), SCAN_ROWS, &mut stored)?;
-            let more = stored.len() == SCAN_ROWS;
-            let last_key = stored.len().checked_sub(1).map(|last| stored.key(last).to_vec());
-            let mut chunk = Chunk::new(self.stride());
-            for index in 0..stored.len() {
-                let key = stored.key(index);
-                while let Some(row) = resident.next_if(|&row| open.key(row) < key) {
-                    chunk.push(Some(row), open.key(row), open.row(row));
-                }
-                let twin = resident.next_if(|&row| open.key(row) == key);
-                match twin {
-                    Some(row) if !self.fires_once => chunk.push(Some(row), key, open.row(row)),
-                    Some(row) => {
-                        let mut merged = stored.row(index).to_vec();
-                        self.layout.merge(&mut merged, open.row(row));
-                        chunk.push(Some(row), key, &merged);
-                    }
-                    None => chunk.push(None, key, stored.row(index)),
-                }
-            }
-            if !more {
-                for row in resident.by_ref() {
-                    chunk.push(Some(row), open.key(row), open.row(row));
-                }
-            }
-            self.emit_chunk(chunk, &mut open, watermark, panes, emit)?;
-            if !more {
-                break;
-            }
-            after = last_key;
-        }
-        self.tables[table] = Some(open);
-        Ok(())
-    }
-
-    /// Emits a chunk, and writes back what the firing changed in panes that may fire again.
-    fn emit_chunk<E>(
-        &self,
-        mut chunk: Chunk,
-        open: &mut PaneTable,
-        watermark: Watermark,
-        panes: &mut dyn Panes<Error = E>,
-        emit: &mut dyn Emit<Error = E>,
-    ) -> Result<(), E> {
-        let firing = self.firing(open.window, watermark);
-        if self.spec.accumulation == Accumulation::Discarding {
-            chunk.keep_filled(&self.layout);
-        }
-        if chunk.rows.is_empty() {
-            return Ok(());
-        }
-        emit.results(self.index, &mut firing.buffer(&chunk.rows))?;
-        if self.fires_once {
-            return Ok(());
-        }
-        let mut changed = RowBuffer::new(self.stride());
-        for (index, resident) in chunk.resident.iter().enumerate() {
-            match resident {
-                Some(row) => firing.settle(open.row_mut(*row)),
-                None => {
-                    firing.settle(chunk.rows.row_mut(index));
-                    changed.push(chunk.rows.key(index), chunk.rows.row(index));
-                }
-            }
-        }
-        if changed.is_empty() { Ok(()) } else { panes.put(self.index, open.window.end, changed) }
-    }
-
-    fn forget_expired(&mut self, watermark: Watermark) {
-        let lateness = self.spec.allowed_lateness;
-        while let Some((&end, &table)) = self.by_end.first_key_value() {
-            if end > self.closed_to || !watermark.expired(end, lateness) {
-                break;
-            }
-            self.by_end.pop_first();
-            self.vacant.push(table);
-            self.recent = None;
-            if !self.boundaries.is_empty() {
-                self.boundaries.retain(|(_, window_end), _| *window_end != end);
-            }
-            if let Some(old) = self.tables[table].take()
-                && self.spare.as_ref().is_none_or(|spare| spare.bytes() < old.bytes())
-                && old.bytes() <= SPARE_BYTES_MAX
-            {
-                self.spare = Some(old);
-            }
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.tick(now, panes, emit),
+            Kind::Sessions(inner) => inner.tick(now, emit),
         }
     }
-}
 
-enum Action {
-    Close(EventTime, usize),
-    Boundary(EventTime, EventTime),
-}
-
-/// Rows about to be emitted together, each with the table row it stands for, if any.
-struct Chunk {
-    rows: RowBuffer,
-    resident: Vec<Option<u32>>,
-}
-
-impl Chunk {
-    fn new(stride: usize) -> Self {
-        Self { rows: RowBuffer::new(stride), resident: Vec::new() }
+    /// Copies out everything that the state database does not have yet, for a checkpoint.
+    ///
+    /// Whole panes stay in memory and count as clean; parts of panes leave memory, since they must not be merged
+    /// twice. Call between batches only.
+    pub fn spill_dirty(&mut self) -> Vec<Spilled> {
+        either!(mut self, inner => inner.spill_dirty())
     }
 
-    fn push(&mut self, resident: Option<u32>, key: &[u8], row: &[u64]) {
-        self.rows.push(key, row);
-        self.resident.push(resident);
-    }
-
-    fn keep_filled(&mut self, layout: &Layout) {
-        let mut filled = Self::new(self.rows.stride());
-        for (index, &resident) in self.resident.iter().enumerate() {
-            if layout.rows(self.rows.row(index)) > 0 {
-                filled.rows.push(self.rows.key(index), self.rows.row(index));
-                filled.resident.push(resident);
-            }
+    /// Moves the table with the most memory out, to make room. `None` when nothing can be moved.
+    ///
+    /// Panes that wait for firings of their own stay, and so do sessions: where they are is known in memory only.
+    pub fn spill_largest(&mut self) -> Option<Spilled> {
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.spill_largest(),
+            Kind::Sessions(_) => None,
         }
-        *self = filled;
+    }
+
+    /// Starts to take up what a checkpoint holds, as of the watermark that it had come to here.
+    pub fn restore(&mut self, watermark: Watermark) {
+        either!(mut self, inner => inner.restore(watermark));
+    }
+
+    /// Takes up a window, or a slice, that a checkpoint holds, before the first batch. With `rows` these are all its
+    /// panes and it is complete; without, its panes stay in the state database.
+    pub fn restore_window(&mut self, end: EventTime, rows: Option<&RowBuffer>) {
+        match &mut self.kind {
+            Kind::Aligned(inner) => inner.restore_window(end, rows),
+            Kind::Sessions(inner) => inner.restore_sessions(end, rows),
+        }
+    }
+
+    /// True when panes must be in memory because what waits for a firing is known there only.
+    #[must_use]
+    pub fn needs_resident_panes(&self) -> bool {
+        match &self.kind {
+            Kind::Aligned(inner) => inner.needs_resident_panes(),
+            Kind::Sessions(_) => true,
+        }
+    }
+
+    /// True when nothing needs stored panes of the window, or slice, ending at `end` any more.
+    #[must_use]
+    pub fn is_expired(&self, end: EventTime) -> bool {
+        match &self.kind {
+            Kind::Aligned(inner) => inner.is_expired(end),
+            Kind::Sessions(inner) => inner.expired(end, inner.watermark),
+        }
     }
 }
 

@@ -120,7 +120,8 @@ fn reading_leaves_a_checkpoint_as_it_is() {
     let before = photograph();
     {
         let state = ReadOnlyState::open(&target, &specs()).unwrap();
-        state.set_horizon(horizon(10));
+        state.set_horizon(FIRST, horizon(10)).unwrap();
+        state.set_horizon(SECOND, horizon(10)).unwrap();
         assert_eq!(ReadOnlyState::list_families(&target).unwrap(), ["first", "second"]);
         assert_eq!(state.get(FIRST, pane(10, b"a")).unwrap(), None);
         assert_eq!(rows(state.scan(FIRST, ..).unwrap()), [(20, b"b".to_vec(), 2)]);

@@ -2,9 +2,15 @@
 //!
 //! Everything here is pure arithmetic on signed 64-bit milliseconds. It knows no clock, no key and no state.
 
+mod calendar;
+mod windows;
+
 use std::fmt;
 
+pub use calendar::{Calendar, CalendarUnit};
+pub use jiff::civil::Weekday;
 use serde::{Deserialize, Serialize};
+pub use windows::{Cumulative, Sliding, Windows};
 
 /// An instant of event time: milliseconds since the Unix epoch, negative before 1970.
 ///
@@ -119,6 +125,11 @@ pub struct Window {
     pub end: EventTime,
 }
 
+impl Window {
+    /// All of time: the one window of [`Windows::Global`].
+    pub const ALL: Self = Self { start: EventTime::MIN, end: EventTime::MAX };
+}
+
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {})", self.start, self.end)
@@ -196,6 +207,29 @@ pub enum InvalidWindow {
     /// The size is zero.
     #[error("window size must be longer than zero")]
     ZeroSize,
+    /// The slide, or the step, is zero.
+    #[error("window slide must be longer than zero")]
+    ZeroSlide,
+    /// The gap of sessions is zero.
+    #[error("session gap must be longer than zero")]
+    ZeroGap,
+    /// The longest cumulative window is not made of whole steps.
+    #[error("window size must be a multiple of the step: size_ms={size_ms} step_ms={step_ms}")]
+    UnevenStep {
+        /// Length of the longest window.
+        size_ms: i64,
+        /// The step.
+        step_ms: i64,
+    },
+    /// The time zone database does not know the name.
+    #[error("unknown time zone: zone={zone:?}")]
+    UnknownZone {
+        /// The name.
+        zone: String,
+    },
+    /// A stored definition has no such day.
+    #[error("a week starts with a day from 1 (Monday) to 7 (Sunday)")]
+    WeekStart,
     /// The offset reaches a whole window or more.
     #[error("window offset must be shorter than the size: offset_ms={offset_ms} size_ms={size_ms}")]
     OffsetTooLong {

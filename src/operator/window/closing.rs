@@ -1,0 +1,561 @@
+//! What time does to aligned windows: the watermark closes, fires and expires them, the wall clock emits what waits.
+
+use std::ops::Bound;
+
+use super::aligned::AlignedOperator;
+use super::cursor::Cursor;
+use super::{instant_after, last_instant};
+use crate::aggregate::Layout;
+use crate::event_time::{EventTime, Span, Watermark, Window};
+use crate::operator::fire::{Firing, History};
+use crate::operator::table::{PaneTable, key_hash};
+use crate::operator::{Accumulation, Emit, Mode, Panes, Repeat, RowBuffer, TimeDomain, Trigger};
+
+/// Rows read from the state database and emitted in one go.
+const SCAN_ROWS: usize = 8_192;
+/// Rows read at once for one of many slices.
+const SCAN_ROWS_MIN: usize = 256;
+/// An emptied table is kept for the next window up to this many bytes.
+const SPARE_BYTES_MAX: usize = 256 << 20;
+
+/// Which panes of a window are emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// All.
+    All,
+    /// Those that took events since they fired.
+    Changed,
+}
+
+/// Something that a watermark makes due.
+enum Action {
+    Close(Window),
+    Boundary(EventTime, EventTime),
+}
+
+impl AlignedOperator {
+    /// Lets the watermark reach `watermark`: fires what is due, in the order of event time, and forgets what
+    /// expired.
+    pub(super) fn advance<E>(
+        &mut self,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        self.watermark = self.watermark.max(watermark);
+        if self.spec.mode == Mode::Complete {
+            return if watermark == Watermark::End { self.emit_everything(watermark, panes, emit) } else { Ok(()) };
+        }
+        while let Some(action) = self.next_action(watermark) {
+            match action {
+                Action::Close(window) => {
+                    self.closed_to = window.end;
+                    self.close(window, watermark, panes, emit)?;
+                    // A long jump of the watermark gives memory back window by window.
+                    self.forget_expired(watermark, panes, emit)?;
+                }
+                Action::Boundary(instant, end) => self.fire_boundary(instant, end, watermark, emit)?,
+            }
+        }
+        self.forget_expired(watermark, panes, emit)?;
+        self.note_passed(watermark);
+        self.due = self.next_due();
+        Ok(())
+    }
+
+    /// Every window that ends up to `watermark` has been closed, also those that nobody opened.
+    pub(super) fn note_passed(&mut self, watermark: Watermark) {
+        if let Some(instant) = watermark.instant() {
+            self.closed_to = self.closed_to.max(instant);
+        }
+    }
+
+    /// Lets the wall clock reach `now`: windows that follow it close, and changes that wait for it are emitted.
+    pub(super) fn tick<E>(
+        &mut self,
+        now: EventTime,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        self.now = self.now.max(now);
+        if self.spec.time == TimeDomain::Processing {
+            self.advance(Watermark::At(self.now), panes, emit)?;
+        }
+        let (early, late) = (self.spec.trigger.early(), self.spec.trigger.late());
+        for (at, repeat) in [early, late].into_iter().enumerate() {
+            let Repeat::Interval(interval) = repeat else { continue };
+            let due = self.intervals[at].is_some_and(|due| self.now >= due);
+            if due || self.intervals[at].is_none() {
+                self.intervals[at] = super::next_multiple(self.now, interval);
+            }
+            if !due {
+                continue;
+            }
+            match self.spec.mode {
+                Mode::Complete if at == 0 => self.emit_everything(self.watermark, panes, emit)?,
+                Mode::Complete => {}
+                Mode::Update if at == 0 => self.emit_changed(self.watermark, |_| true, emit)?,
+                Mode::Update => {}
+                Mode::Append => {
+                    let watermark = self.watermark;
+                    self.emit_changed(watermark, |end| watermark.closed(end) == (at == 1), emit)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a batch: emits what it changed, then lets the watermark reach `watermark`.
+    pub(super) fn end_batch<E>(
+        &mut self,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        match self.spec.mode {
+            Mode::Append => {}
+            Mode::Update => self.emit_changed(watermark, |_| true, emit)?,
+            Mode::Complete => self.emit_everything(watermark, panes, emit)?,
+        }
+        self.advance(watermark, panes, emit)
+    }
+
+    /// Emits the panes that changed, of windows whose end passes `of`.
+    fn emit_changed<E>(
+        &mut self,
+        watermark: Watermark,
+        of: impl Fn(EventTime) -> bool,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let ends: Vec<EventTime> = self.changed.keys().copied().filter(|&end| of(end)).collect();
+        for end in ends {
+            self.emit_changed_of(end, watermark, emit)?;
+        }
+        Ok(())
+    }
+
+    fn emit_changed_of<E>(
+        &mut self,
+        end: EventTime,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let Some(rows) = self.changed.remove(&end) else { return Ok(()) };
+        let Some(&table) = self.by_end.get(&end) else { return Ok(()) };
+        let open = self.open_table(table);
+        let window = open.window;
+        let waiting = rows.into_iter().filter(|&row| History::of(open.row(row)).since_fire > 0);
+        let rows = open.sort_by_key(waiting);
+        self.fire_rows(table, &rows, window, watermark, emit)
+    }
+
+    /// Emits all panes of all windows.
+    fn emit_everything<E>(
+        &mut self,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let tables: Vec<usize> = self.by_end.values().copied().collect();
+        for table in tables {
+            let window = self.open_table(table).window;
+            self.fire_window(&[table], window, watermark, Which::All, panes, emit)?;
+        }
+        Ok(())
+    }
+
+    /// The earliest thing that `watermark` makes due. At one instant a closing comes before an early firing.
+    fn next_action(&self, watermark: Watermark) -> Option<Action> {
+        let close = self.first_unclosed().filter(|window| watermark.closed(window.end));
+        let boundary = self.boundaries.keys().next().copied();
+        let boundary = boundary.filter(|(instant, _)| watermark.closed(instant_after(*instant)));
+        match (close, boundary) {
+            (Some(window), Some((instant, end))) if instant < last_instant(window.end) => {
+                Some(Action::Boundary(instant, end))
+            }
+            (Some(window), _) => Some(Action::Close(window)),
+            (None, Some((instant, end))) => Some(Action::Boundary(instant, end)),
+            (None, None) => None,
+        }
+    }
+
+    fn first_unclosed(&self) -> Option<Window> {
+        if self.sliced {
+            // The first window to close that holds a slice does not come earlier for a later slice.
+            let mut pieces = self.by_end.values().filter_map(|&table| self.tables[table].as_ref());
+            return pieces.find_map(|open| self.spec.windows.next_holding(open.window, self.closed_to));
+        }
+        let later = (Bound::Excluded(self.closed_to), Bound::Unbounded);
+        let (_, &table) = self.by_end.range(later).next()?;
+        self.tables[table].as_ref().map(|open| open.window)
+    }
+
+    /// The first piece with the last window that holds it.
+    fn first_piece(&self) -> Option<(EventTime, Window)> {
+        let (&end, &table) = self.by_end.first_key_value()?;
+        let piece = self.tables[table].as_ref()?.window;
+        Some((end, if self.sliced { self.spec.windows.last_holding(piece) } else { piece }))
+    }
+
+    /// The earliest watermark at which `advance` has something to do.
+    fn next_due(&self) -> EventTime {
+        let lateness = self.spec.allowed_lateness;
+        let close = self.first_unclosed().map(|window| window.end);
+        let first = self.first_piece().filter(|(_, last)| last.end <= self.closed_to);
+        let expiry = first.map(|(_, last)| last.end.saturating_add(lateness));
+        let boundary = self.boundaries.keys().next().map(|(instant, _)| instant_after(*instant));
+        close.into_iter().chain(expiry).chain(boundary).min().unwrap_or(EventTime::MAX)
+    }
+
+    /// Tells a table just opened whether its window is closed already, and plans what is due for it.
+    pub(super) fn note_closed(&mut self, table: usize, watermark: Watermark) {
+        let lateness = self.spec.allowed_lateness;
+        self.note_passed(watermark);
+        let open = self.open_table(table);
+        let piece = open.window;
+        open.closed = watermark.closed(piece.end);
+        let closed = open.closed;
+        let due = if self.sliced {
+            self.spec.windows.next_holding(piece, self.closed_to).map_or(piece.end, |window| window.end)
+        } else if closed {
+            piece.end.saturating_add(lateness)
+        } else {
+            piece.end
+        };
+        if closed && !self.sliced {
+            self.closed_to = self.closed_to.max(piece.end);
+        }
+        self.due = self.due.min(due);
+    }
+
+    /// The watermark has reached the end of a window.
+    fn close<E>(
+        &mut self,
+        window: Window,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        if self.sliced {
+            let pieces = self.by_end.range((Bound::Excluded(window.start), Bound::Included(window.end)));
+            let tables: Vec<usize> = pieces.map(|(_, &table)| table).collect();
+            return self.fire_window(&tables, window, watermark, Which::All, panes, emit);
+        }
+        let Some(&table) = self.by_end.get(&window.end) else { return Ok(()) };
+        self.open_table(table).closed = true;
+        match self.spec.mode {
+            Mode::Append if self.spec.trigger.on_time() => {
+                self.changed.remove(&window.end);
+                self.fire_window(&[table], window, watermark, Which::All, panes, emit)
+            }
+            Mode::Update => self.emit_changed_of(window.end, watermark, emit),
+            Mode::Append | Mode::Complete => Ok(()),
+        }
+    }
+
+    fn fire_boundary<E>(
+        &mut self,
+        instant: EventTime,
+        end: EventTime,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let Some(rows) = self.boundaries.remove(&(instant, end)) else { return Ok(()) };
+        let Some(&table) = self.by_end.get(&end) else { return Ok(()) };
+        let Repeat::EventTime(interval) = self.spec.trigger.early() else { return Ok(()) };
+        let window = self.open_table(table).window;
+        let rows = self.open_table(table).sort_by_key(rows.into_iter());
+        self.fire_rows(table, &rows, window, watermark, emit)?;
+        for row in rows {
+            let next = instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis);
+            let next = self.plan_boundary(table, row, next);
+            let mut history = History::of(self.open_table(table).row(row));
+            history.next_boundary = next;
+            history.store(self.open_table(table).row_mut(row));
+        }
+        Ok(())
+    }
+
+    /// Registers an early firing at `instant`, unless the window's own end comes first.
+    pub(super) fn plan_boundary(
+        &mut self,
+        table: usize,
+        row: u32,
+        instant: Option<EventTime>,
+    ) -> Option<EventTime> {
+        let end = self.open_table(table).window.end;
+        let instant = instant.filter(|instant| last_instant(end) > *instant)?;
+        self.boundaries.entry((instant, end)).or_default().push(row);
+        self.due = self.due.min(instant_after(instant));
+        Some(instant)
+    }
+
+    fn firing(&self, window: Window, watermark: Watermark) -> Firing<'_> {
+        Firing {
+            layout: &self.layout,
+            fires_once: self.fires_once,
+            accumulation: self.spec.accumulation,
+            window,
+            watermark,
+        }
+    }
+
+    /// Emits rows of a table, given in key order, leaving out those without events since they were cleared.
+    pub(super) fn fire_rows<E>(
+        &mut self,
+        table: usize,
+        rows: &[u32],
+        window: Window,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let mut open = self.tables[table].take().expect("a firing table is open");
+        let firing = self.firing(window, watermark);
+        let filled: Vec<u32>;
+        let mut rows = rows;
+        if self.spec.accumulation == Accumulation::Discarding {
+            filled = rows.iter().copied().filter(|&row| self.layout.rows(open.row(row)) > 0).collect();
+            rows = &filled;
+        }
+        let emitted =
+            if rows.is_empty() { Ok(()) } else { emit.results(self.index, &mut firing.table(&open, rows)) };
+        if !self.fires_once {
+            for &row in rows {
+                firing.settle(open.row_mut(row));
+            }
+        }
+        self.tables[table] = Some(open);
+        emitted
+    }
+
+    /// Emits panes of a window that is made of the pieces in `tables`, in key order.
+    fn fire_window<E>(
+        &mut self,
+        tables: &[usize],
+        window: Window,
+        watermark: Watermark,
+        which: Which,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let complete = tables.iter().all(|&table| self.open_table(table).complete);
+        match tables {
+            [] => Ok(()),
+            &[table] if complete => {
+                let open = self.open_table(table);
+                let rows = match which {
+                    Which::All => open.sorted_rows(),
+                    Which::Changed => {
+                        let rows = 0..open.len() as u32;
+                        open.sort_by_key(rows.filter(|&row| History::of(open.row(row)).since_fire > 0))
+                    }
+                };
+                self.fire_rows(table, &rows, window, watermark, emit)
+            }
+            _ if complete => self.fire_slices(tables, window, watermark, emit),
+            _ => self.fire_from_both(tables, window, watermark, which, panes, emit),
+        }
+    }
+
+    /// Emits a window whose slices are all in memory.
+    fn fire_slices<E>(
+        &mut self,
+        tables: &[usize],
+        window: Window,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let mut whole = match self.scratch.take() {
+            Some(scratch) => scratch.reused_for(window, true),
+            None => PaneTable::new(window, &self.identity, true),
+        };
+        for slice in tables.iter().filter_map(|&table| self.tables[table].as_ref()) {
+            for row in 0..slice.len() as u32 {
+                let key = slice.key(row);
+                let (into, _) = whole.find_or_insert(key, key_hash(key));
+                self.layout.merge(whole.row_mut(into), slice.row(row));
+            }
+        }
+        let rows = whole.sorted_rows();
+        let firing = self.firing(window, watermark);
+        let emitted = match rows.is_empty() {
+            true => Ok(()),
+            false => emit.results(self.index, &mut firing.table(&whole, &rows)),
+        };
+        if whole.bytes() <= SPARE_BYTES_MAX {
+            self.scratch = Some(whole);
+        }
+        emitted
+    }
+
+    /// Emits panes of a window of which some are only in the state database, chunk by chunk in key order.
+    fn fire_from_both<E>(
+        &mut self,
+        tables: &[usize],
+        window: Window,
+        watermark: Watermark,
+        which: Which,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let limit = (SCAN_ROWS / tables.len().max(1)).max(SCAN_ROWS_MIN);
+        let mut cursors: Vec<Cursor> = Vec::with_capacity(tables.len());
+        for &table in tables {
+            let stride = self.stride();
+            cursors.push(Cursor::new(table, self.open_table(table), stride, limit));
+        }
+        let (mut key, mut merged) = (Vec::new(), Vec::new());
+        let mut chunk = Chunk::new(self.stride());
+        loop {
+            let mut found = false;
+            for cursor in &mut cursors {
+                cursor.refill(self.index, panes)?;
+                let Some(open) = &self.tables[cursor.table] else { continue };
+                if let Some(head) = cursor.head(open)
+                    && (!found || head < key.as_slice())
+                {
+                    found = true;
+                    key.clear();
+                    key.extend_from_slice(head);
+                }
+            }
+            if !found {
+                break;
+            }
+            merged.clear();
+            merged.extend_from_slice(&self.identity);
+            let mut resident = None;
+            for cursor in &mut cursors {
+                let Some(open) = &self.tables[cursor.table] else { continue };
+                let stored = cursor.take_stored(&key, |row| {
+                    if self.fires_once { self.layout.merge(&mut merged, row) } else { merged.copy_from_slice(row) }
+                });
+                debug_assert!(!stored || !open.complete);
+                if let Some(row) = cursor.take_resident(&key, open) {
+                    // A pane that may fire more than once was read before it changed: the row is all of it.
+                    if self.fires_once {
+                        self.layout.merge(&mut merged, open.row(row));
+                    } else {
+                        merged.copy_from_slice(open.row(row));
+                    }
+                    resident = Some(row);
+                }
+            }
+            if which == Which::All || History::of(&merged).since_fire > 0 {
+                chunk.push(resident, &key, &merged);
+            }
+            if chunk.rows.len() >= SCAN_ROWS {
+                self.emit_chunk(std::mem::replace(&mut chunk, Chunk::new(self.stride())), tables, window, watermark, panes, emit)?;
+            }
+        }
+        self.emit_chunk(chunk, tables, window, watermark, panes, emit)
+    }
+
+    /// Emits a chunk, and writes back what the firing changed in panes that may fire again.
+    fn emit_chunk<E>(
+        &mut self,
+        mut chunk: Chunk,
+        tables: &[usize],
+        window: Window,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        if self.spec.accumulation == Accumulation::Discarding {
+            chunk.keep_filled(&self.layout);
+        }
+        if chunk.rows.is_empty() {
+            return Ok(());
+        }
+        emit.results(self.index, &mut self.firing(window, watermark).buffer(&chunk.rows))?;
+        let &[table] = tables else { return Ok(()) };
+        if self.fires_once {
+            return Ok(());
+        }
+        let mut open = self.tables[table].take().expect("a firing table is open");
+        let firing = self.firing(window, watermark);
+        let mut changed = RowBuffer::new(self.stride());
+        for (index, resident) in chunk.resident.iter().enumerate() {
+            match resident {
+                Some(row) => firing.settle(open.row_mut(*row)),
+                None => {
+                    firing.settle(chunk.rows.row_mut(index));
+                    changed.push(chunk.rows.key(index), chunk.rows.row(index));
+                }
+            }
+        }
+        self.tables[table] = Some(open);
+        if changed.is_empty() { Ok(()) } else { panes.put(self.index, window.end, changed) }
+    }
+
+    /// True when accepted events may wait to be emitted until their window expires.
+    fn emits_at_expiry(&self) -> bool {
+        let waits = match self.spec.mode {
+            Mode::Append => {
+                !matches!(self.spec.trigger, Trigger::Count(_)) && self.spec.trigger.late() != Repeat::Each
+            }
+            Mode::Update => self.spec.gathers_changes(),
+            Mode::Complete => false,
+        };
+        waits && self.spec.allowed_lateness > Span::ZERO
+    }
+
+    fn forget_expired<E>(
+        &mut self,
+        watermark: Watermark,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let lateness = self.spec.allowed_lateness;
+        while let Some((end, last)) = self.first_piece() {
+            if last.end > self.closed_to || !watermark.expired(last.end, lateness) {
+                break;
+            }
+            let Some(&table) = self.by_end.get(&end) else { break };
+            if self.emits_at_expiry() {
+                self.fire_window(&[table], last, watermark, Which::Changed, panes, emit)?;
+            }
+            self.changed.remove(&end);
+            self.by_end.pop_first();
+            self.vacant.push(table);
+            self.recent = None;
+            if !self.boundaries.is_empty() {
+                self.boundaries.retain(|(_, window_end), _| *window_end != end);
+            }
+            if let Some(old) = self.tables[table].take()
+                && self.spare.as_ref().is_none_or(|spare| spare.bytes() < old.bytes())
+                && old.bytes() <= SPARE_BYTES_MAX
+            {
+                self.spare = Some(old);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows about to be emitted together, each with the table row it stands for, if any.
+struct Chunk {
+    rows: RowBuffer,
+    resident: Vec<Option<u32>>,
+}
+
+impl Chunk {
+    fn new(stride: usize) -> Self {
+        Self { rows: RowBuffer::new(stride), resident: Vec::new() }
+    }
+
+    fn push(&mut self, resident: Option<u32>, key: &[u8], row: &[u64]) {
+        self.rows.push(key, row);
+        self.resident.push(resident);
+    }
+
+    fn keep_filled(&mut self, layout: &Layout) {
+        let mut filled = Self::new(self.rows.stride());
+        for (index, &resident) in self.resident.iter().enumerate() {
+            if layout.rows(self.rows.row(index)) > 0 {
+                filled.push(resident, self.rows.key(index), self.rows.row(index));
+            }
+        }
+        *self = filled;
+    }
+}

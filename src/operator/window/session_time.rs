@@ -1,0 +1,280 @@
+//! What time does to sessions: the watermark closes, fires and expires them, the wall clock emits what waits.
+
+use std::cmp::Reverse;
+
+use super::session::{NONE, SessionOperator};
+use super::{instant_after, last_instant};
+use crate::event_time::{EventTime, Span, Watermark, Window};
+use crate::operator::fire::{Firing, History};
+use crate::operator::{Accumulation, Emit, Mode, Repeat, RowBuffer, TimeDomain, Trigger};
+
+/// What a timer that went off stands for. In this order at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Close,
+    Boundary,
+    Expiry,
+}
+
+impl SessionOperator {
+    /// True when `watermark` may make something due.
+    pub(super) fn is_due(&self, watermark: Watermark) -> bool {
+        self.timers.peek().is_some_and(|Reverse((when, _, _))| watermark.closed(*when))
+    }
+
+    /// When something is due for a session next, and what.
+    fn next_due(&self, at: u32) -> (EventTime, Due) {
+        let session = &self.sessions[at as usize];
+        let end = session.window.end;
+        let boundary = if self.fires_once { None } else { History::of(self.row(at)).next_boundary };
+        match boundary {
+            Some(instant) if !session.closed && instant < last_instant(end) => {
+                (instant_after(instant), Due::Boundary)
+            }
+            _ if session.closed => (end.saturating_add(self.spec.allowed_lateness), Due::Expiry),
+            _ => (end, Due::Close),
+        }
+    }
+
+    /// Sets the timer of a session, unless an earlier one will look at it anyway.
+    pub(super) fn plan(&mut self, at: u32) {
+        if self.spec.mode == Mode::Complete {
+            return;
+        }
+        let (when, _) = self.next_due(at);
+        let session = &mut self.sessions[at as usize];
+        if when < session.timer || session.timer == EventTime::MAX {
+            session.timer = when;
+            self.timers.push(Reverse((when, at, session.generation)));
+        }
+    }
+
+    /// Lets the watermark reach `watermark`: fires what is due, in the order of event time, and forgets what
+    /// expired.
+    pub(super) fn advance<E>(
+        &mut self,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        self.watermark = self.watermark.max(watermark);
+        if self.spec.mode == Mode::Complete {
+            return if watermark == Watermark::End { self.emit_everything(watermark, emit) } else { Ok(()) };
+        }
+        let mut together = Vec::new();
+        while let Some(&Reverse((when, ..))) = self.timers.peek() {
+            if !watermark.closed(when) {
+                break;
+            }
+            self.take_due(when, &mut together);
+            for (due, window, _, at) in together.drain(..) {
+                self.let_happen(due, window, at, watermark, emit)?;
+            }
+        }
+        self.forget_idle_keys();
+        Ok(())
+    }
+
+    /// Takes what is due at `when`, in the order in which it happens. Timers of sessions that have grown since are set
+    /// anew.
+    fn take_due(&mut self, when: EventTime, together: &mut Vec<(Due, Window, Vec<u8>, u32)>) {
+        while let Some(&Reverse((next, at, generation))) = self.timers.peek() {
+            if next != when {
+                break;
+            }
+            self.timers.pop();
+            let session = &mut self.sessions[at as usize];
+            if session.key == NONE || session.generation != generation || session.timer != when {
+                continue;
+            }
+            session.timer = EventTime::MAX;
+            let (window, key) = (session.window, session.key);
+            let (actual, due) = self.next_due(at);
+            if actual > when {
+                self.plan(at);
+            } else {
+                together.push((due, window, self.keys.key(key).to_vec(), at));
+            }
+        }
+        together.sort_unstable_by(|(due_a, a, key_a, _), (due_b, b, key_b, _)| {
+            (*due_a, a.end, a.start, key_a).cmp(&(*due_b, b.end, b.start, key_b))
+        });
+    }
+
+    fn let_happen<E>(
+        &mut self,
+        due: Due,
+        window: Window,
+        at: u32,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        match due {
+            Due::Boundary => {
+                self.fire(at, watermark, emit)?;
+                let Repeat::EventTime(interval) = self.spec.trigger.early() else { return Ok(()) };
+                let mut history = History::of(self.row(at));
+                let next = history.next_boundary.and_then(|instant| {
+                    instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis)
+                });
+                history.next_boundary = next.filter(|&instant| instant < last_instant(window.end));
+                history.store(self.row_mut(at));
+                self.plan(at);
+            }
+            Due::Close => {
+                self.sessions[at as usize].closed = true;
+                let changed = || self.sessions[at as usize].waits;
+                let fires = match self.spec.mode {
+                    Mode::Append => self.spec.trigger.on_time(),
+                    Mode::Update => changed(),
+                    Mode::Complete => false,
+                };
+                if fires {
+                    self.fire(at, watermark, emit)?;
+                }
+                if self.spec.allowed_lateness == Span::ZERO {
+                    self.release(at);
+                } else {
+                    self.plan(at);
+                }
+            }
+            Due::Expiry => {
+                if self.emits_at_expiry() && History::of(self.row(at)).since_fire > 0 {
+                    self.fire(at, watermark, emit)?;
+                }
+                self.release(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// True when accepted events may wait to be emitted until their session expires.
+    fn emits_at_expiry(&self) -> bool {
+        match self.spec.mode {
+            Mode::Append => {
+                !matches!(self.spec.trigger, Trigger::Count(_)) && self.spec.trigger.late() != Repeat::Each
+            }
+            Mode::Update => self.spec.gathers_changes(),
+            Mode::Complete => false,
+        }
+    }
+
+    /// Emits one session, unless it was cleared and has taken nothing since.
+    pub(super) fn fire<E>(
+        &mut self,
+        at: u32,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        self.sessions[at as usize].waits = false;
+        let discarding = self.spec.accumulation == Accumulation::Discarding;
+        if discarding && self.layout.rows(self.row(at)) == 0 {
+            return Ok(());
+        }
+        let session = self.sessions[at as usize];
+        let mut rows = RowBuffer::new(self.stride());
+        rows.push(self.keys.key(session.key), self.row(at));
+        let firing = Firing {
+            layout: &self.layout,
+            fires_once: self.fires_once,
+            accumulation: self.spec.accumulation,
+            window: session.window,
+            watermark,
+        };
+        emit.results(self.index, &mut firing.buffer(&rows))?;
+        if !self.fires_once {
+            let stride = self.words.len() / self.sessions.len().max(1);
+            let from = at as usize * stride;
+            firing.settle(&mut self.words[from..from + stride]);
+            self.mark_dirty(at);
+        }
+        Ok(())
+    }
+
+    /// Lets the wall clock reach `now`: sessions that follow it close, and changes that wait for it are emitted.
+    pub(super) fn tick<E>(&mut self, now: EventTime, emit: &mut dyn Emit<Error = E>) -> Result<(), E> {
+        self.now = self.now.max(now);
+        if self.spec.time == TimeDomain::Processing {
+            self.advance(Watermark::At(self.now), emit)?;
+        }
+        let (early, late) = (self.spec.trigger.early(), self.spec.trigger.late());
+        for (at, repeat) in [early, late].into_iter().enumerate() {
+            let Repeat::Interval(interval) = repeat else { continue };
+            let due = self.intervals[at].is_some_and(|due| self.now >= due);
+            if due || self.intervals[at].is_none() {
+                self.intervals[at] = super::next_multiple(self.now, interval);
+            }
+            if !due {
+                continue;
+            }
+            match self.spec.mode {
+                Mode::Complete if at == 0 => self.emit_everything(self.watermark, emit)?,
+                Mode::Update if at == 0 => self.emit_changed(self.watermark, None, emit)?,
+                Mode::Complete | Mode::Update => {}
+                Mode::Append => self.emit_changed(self.watermark, Some(at == 1), emit)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a batch: emits what it changed, then lets the watermark reach `watermark`.
+    pub(super) fn end_batch<E>(
+        &mut self,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        match self.spec.mode {
+            Mode::Append => {}
+            Mode::Update => self.emit_changed(watermark, None, emit)?,
+            Mode::Complete => self.emit_everything(watermark, emit)?,
+        }
+        self.advance(watermark, emit)
+    }
+
+    /// Emits the sessions that changed, or of them only those that are closed, or are not.
+    fn emit_changed<E>(
+        &mut self,
+        watermark: Watermark,
+        closed: Option<bool>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let waiting = std::mem::take(&mut self.changed);
+        let mut due = Vec::new();
+        for (at, generation) in waiting {
+            let session = &self.sessions[at as usize];
+            if session.key == NONE || session.generation != generation || !session.waits {
+                continue;
+            }
+            if closed.is_some_and(|closed| closed != session.closed) {
+                self.changed.push((at, generation));
+            } else {
+                due.push(at);
+            }
+        }
+        self.fire_in_order(due, watermark, emit)
+    }
+
+    fn emit_everything<E>(&mut self, watermark: Watermark, emit: &mut dyn Emit<Error = E>) -> Result<(), E> {
+        let live = (0..self.sessions.len() as u32).filter(|&at| self.sessions[at as usize].key != NONE);
+        let live = live.collect();
+        self.fire_in_order(live, watermark, emit)
+    }
+
+    fn fire_in_order<E>(
+        &mut self,
+        mut due: Vec<u32>,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        due.sort_unstable_by(|&a, &b| {
+            let place = |at: u32| {
+                let session = &self.sessions[at as usize];
+                (session.window.end, session.window.start, self.keys.key(session.key))
+            };
+            place(a).cmp(&place(b))
+        });
+        for at in due {
+            self.fire(at, watermark, emit)?;
+        }
+        Ok(())
+    }
+}
