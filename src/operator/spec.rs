@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::AggregateSpec;
+use super::fire::History;
+use crate::aggregate::{AggregateSpec, Layout};
 use crate::event_time::{Span, Tumbling};
 
 /// When results of a window are emitted, in relation to its changes.
@@ -79,6 +80,13 @@ impl OperatorSpec {
             key: key.iter().map(|&field| field.to_owned()).collect(),
             key_column: 0,
         }
+    }
+
+    /// The rows of its panes. A pane that may fire more than once remembers its firings in extra words.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let extra = if self.fires_once() { &[][..] } else { &History::NEW };
+        Layout::with_extra(&self.aggregates, extra)
     }
 
     /// True when each pane fires exactly once and is gone with its window, so that a pane may be kept in parts.

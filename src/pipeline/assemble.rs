@@ -26,7 +26,7 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, plan: &ParsePlan) ->
             kind: plan.values.get(column).and_then(|value| value.input).unwrap_or(InputType::Int),
             column,
         });
-        AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input }
+        AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input, defined: None }
     });
     OperatorSpec {
         name: window.name.clone(),

@@ -263,8 +263,7 @@ fn load_window(
 ) -> Result<Option<(EventTime, Loaded)>> {
     let spec = operator.spec();
     let mut scan = db.scan(FamilyId(operator.index()), (after, Bound::Unbounded))?;
-    let mut words = vec![0; operator.stride()];
-    let mut rows = RowBuffer::new(operator.stride());
+    let mut rows = RowBuffer::new(operator.layout());
     let mut window = None;
     while let Some((pane, pane_value)) = scan.next_pane()? {
         let end = *window.get_or_insert(pane.end);
@@ -275,11 +274,10 @@ fn load_window(
             // Closed before the checkpoint; the horizon had not come so far yet.
             return Ok(Some((end, Loaded::Expired)));
         }
-        if rows.len() * operator.bytes_per_pane(pane.key.len()) > room {
+        if rows.len() * operator.bytes_per_pane(pane.key.len()) + rows.sketch_bytes() > room {
             return Ok(Some((end, Loaded::TooMany)));
         }
-        decode(pane_value, end, pane.key, &mut words)?;
-        rows.push(pane.key, &words);
+        decode(pane_value, end, pane.key, |payload| rows.push_payload(pane.key, payload))?;
     }
     Ok(window.map(|end| (end, Loaded::Rows(rows))))
 }

@@ -4,6 +4,7 @@ mod spill;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 pub use spill::{SpillKind, Spilled};
 
@@ -12,7 +13,7 @@ use super::table::{PaneTable, hash_keys};
 use super::{
     Accumulation, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Panes, RowBuffer, Trigger,
 };
-use crate::aggregate::{Layout, Touch};
+use crate::aggregate::{Layout, RowRef, Touch};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 
 /// Rows read from the state database and emitted in one go.
@@ -42,9 +43,8 @@ pub struct OpenWindow {
 pub struct WindowOperator {
     index: usize,
     spec: OperatorSpec,
-    layout: Layout,
-    // Identity row: that of the layout, and the history words of a pane that may fire more than once.
-    identity: Box<[u64]>,
+    // With the history words of a pane that may fire more than once.
+    layout: Arc<Layout>,
     fires_once: bool,
     tables: Vec<Option<PaneTable>>,
     vacant: Vec<usize>,
@@ -66,17 +66,12 @@ impl WindowOperator {
     /// The operator at `index` of its pipeline.
     #[must_use]
     pub fn new(index: usize, spec: OperatorSpec) -> Self {
-        let layout = Layout::new(&spec.aggregates);
+        let layout = Arc::new(spec.layout());
         let fires_once = spec.fires_once();
-        let mut identity = layout.identity().to_vec();
-        if !fires_once {
-            identity.extend_from_slice(&History::NEW);
-        }
         Self {
             index,
             spec,
             layout,
-            identity: identity.into(),
             fires_once,
             tables: Vec::new(),
             vacant: Vec::new(),
@@ -97,10 +92,10 @@ impl WindowOperator {
         self.index
     }
 
-    /// About how many bytes of memory a pane with a key of `key_bytes` takes.
+    /// About how many bytes of memory a pane with a key of `key_bytes` takes, without states of variable size.
     #[must_use]
     pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {
-        PaneTable::bytes_per_row(self.stride(), key_bytes)
+        PaneTable::bytes_per_row(self.layout.stride(), key_bytes)
     }
 
     /// What it was asked to do.
@@ -111,14 +106,8 @@ impl WindowOperator {
 
     /// The accumulators of its panes.
     #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
-    }
-
-    /// Words in a stored row: those of the layout, and two more for a pane that may fire more than once.
-    #[must_use]
-    pub fn stride(&self) -> usize {
-        self.identity.len()
     }
 
     /// True when `time` lies in a window with representable bounds.
@@ -240,7 +229,7 @@ impl WindowOperator {
     fn open(&mut self, window: Window, complete: bool) -> usize {
         let table = match self.spare.take() {
             Some(spare) => spare.reused_for(window, complete),
-            None => PaneTable::new(window, &self.identity, complete),
+            None => PaneTable::new(window, &self.layout, complete),
         };
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.tables.push(None);
@@ -266,9 +255,7 @@ impl WindowOperator {
     fn settle(&mut self, batch: &EventBatch) {
         for at in self.touched.drain(..) {
             if let Some(table) = &mut self.tables[at] {
-                let (words, touches) = table.words_and_touches();
-                self.layout.update(words, self.identity.len(), touches, batch);
-                table.touches.clear();
+                table.settle(batch);
             }
         }
     }
@@ -308,7 +295,7 @@ impl WindowOperator {
             let open = self.open_table(table);
             (open.window, open.closed)
         };
-        let mut history = History::of(self.open_table(table).row(row));
+        let mut history = History::of(self.open_table(table).words(row));
         history.since_fire = history.since_fire.saturating_add(1);
         let fires = match (self.spec.mode, self.spec.trigger) {
             (Mode::Update, _) => true,
@@ -322,7 +309,7 @@ impl WindowOperator {
                 closed
             }
         };
-        history.store(self.open_table(table).row_mut(row));
+        history.store(self.open_table(table).words_mut(row));
         if fires {
             self.settle(batch);
             self.fire_rows(table, &[row], window, watermark, emit)?;
@@ -460,9 +447,9 @@ impl WindowOperator {
         for row in rows {
             let next = instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis);
             let next = self.plan_boundary(table, row, next);
-            let mut history = History::of(self.open_table(table).row(row));
+            let mut history = History::of(self.open_table(table).words(row));
             history.next_boundary = next;
-            history.store(self.open_table(table).row_mut(row));
+            history.store(self.open_table(table).words_mut(row));
         }
         Ok(())
     }
@@ -491,7 +478,7 @@ impl WindowOperator {
         let filled: Vec<u32>;
         let mut rows = rows;
         if self.spec.accumulation == Accumulation::Discarding {
-            filled = rows.iter().copied().filter(|&row| self.layout.rows(open.row(row)) > 0).collect();
+            filled = rows.iter().copied().filter(|&row| open.row(row).events() > 0).collect();
             rows = &filled;
         }
         let emitted =
@@ -517,14 +504,14 @@ impl WindowOperator {
         let mut open = self.tables[table].take().expect("a firing table is open");
         let resident = open.sorted_rows();
         let mut resident = resident.into_iter().peekable();
-        let mut stored = RowBuffer::new(self.stride());
+        let mut stored = RowBuffer::new(&self.layout);
         let mut after: Option<Vec<u8>> = None;
         loop {
             stored.clear();
             panes.scan(self.index, window.end, after.as_deref(), SCAN_ROWS, &mut stored)?;
             let more = stored.len() == SCAN_ROWS;
             let last_key = stored.len().checked_sub(1).map(|last| stored.key(last).to_vec());
-            let mut chunk = Chunk::new(self.stride());
+            let mut chunk = Chunk::new(&self.layout);
             for index in 0..stored.len() {
                 let key = stored.key(index);
                 while let Some(row) = resident.next_if(|&row| open.key(row) < key) {
@@ -534,9 +521,8 @@ impl WindowOperator {
                 match twin {
                     Some(row) if !self.fires_once => chunk.push(Some(row), key, open.row(row)),
                     Some(row) => {
-                        let mut merged = stored.row(index).to_vec();
-                        self.layout.merge(&mut merged, open.row(row));
-                        chunk.push(Some(row), key, &merged);
+                        chunk.push(Some(row), key, stored.row(index));
+                        chunk.rows.row_mut(chunk.rows.len() - 1).merge(open.row(row));
                     }
                     None => chunk.push(None, key, stored.row(index)),
                 }
@@ -567,7 +553,7 @@ impl WindowOperator {
     ) -> Result<(), E> {
         let firing = self.firing(open.window, watermark);
         if self.spec.accumulation == Accumulation::Discarding {
-            chunk.keep_filled(&self.layout);
+            chunk.keep_filled();
         }
         if chunk.rows.is_empty() {
             return Ok(());
@@ -576,7 +562,7 @@ impl WindowOperator {
         if self.fires_once {
             return Ok(());
         }
-        let mut changed = RowBuffer::new(self.stride());
+        let mut changed = RowBuffer::new(&self.layout);
         for (index, resident) in chunk.resident.iter().enumerate() {
             match resident {
                 Some(row) => firing.settle(open.row_mut(*row)),
@@ -623,19 +609,19 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn new(stride: usize) -> Self {
-        Self { rows: RowBuffer::new(stride), resident: Vec::new() }
+    fn new(layout: &Arc<Layout>) -> Self {
+        Self { rows: RowBuffer::new(layout), resident: Vec::new() }
     }
 
-    fn push(&mut self, resident: Option<u32>, key: &[u8], row: &[u64]) {
+    fn push(&mut self, resident: Option<u32>, key: &[u8], row: RowRef<'_>) {
         self.rows.push(key, row);
         self.resident.push(resident);
     }
 
-    fn keep_filled(&mut self, layout: &Layout) {
-        let mut filled = Self::new(self.rows.stride());
+    fn keep_filled(&mut self) {
+        let mut filled = Self::new(self.rows.layout());
         for (index, &resident) in self.resident.iter().enumerate() {
-            if layout.rows(self.rows.row(index)) > 0 {
+            if self.rows.row(index).events() > 0 {
                 filled.rows.push(self.rows.key(index), self.rows.row(index));
                 filled.resident.push(resident);
             }

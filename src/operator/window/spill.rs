@@ -1,5 +1,7 @@
 //! Panes on their way out of memory and back: spilling for a checkpoint or for room, restoring at a start.
 
+use std::sync::Arc;
+
 use super::WindowOperator;
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::fire::History;
@@ -48,23 +50,23 @@ impl WindowOperator {
         let filled = tables.filter(|&table| self.tables[table].as_ref().is_some_and(|open| !open.is_empty()));
         let largest = filled.max_by_key(|&table| self.tables[table].as_ref().map_or(0, PaneTable::bytes))?;
         let window = self.open_table(largest).window;
-        let empty = || Spilled { end: window.end, kind: SpillKind::Put, rows: RowBuffer::new(0) };
-        Some(self.spill_table(largest, true).unwrap_or_else(empty))
+        let spilled = self.spill_table(largest, true);
+        let empty = || Spilled { end: window.end, kind: SpillKind::Put, rows: RowBuffer::new(&self.layout) };
+        Some(spilled.unwrap_or_else(empty))
     }
 
     fn spill_table(&mut self, table: usize, leave: bool) -> Option<Spilled> {
-        let (fires_once, stride) = (self.fires_once, self.stride());
-        let identity = self.identity.clone();
+        let (fires_once, layout) = (self.fires_once, Arc::clone(&self.layout));
         let open = self.open_table(table);
         let parts = fires_once && !open.complete;
         let rows = open.take_dirty();
-        let mut spilled = RowBuffer::new(stride);
+        let mut spilled = RowBuffer::new(&layout);
         for row in rows {
             spilled.push(open.key(row), open.row(row));
         }
         if parts || leave {
             let closed = open.closed;
-            let mut emptied = PaneTable::new(open.window, &identity, false);
+            let mut emptied = PaneTable::new(open.window, &layout, false);
             emptied.closed = closed;
             *open = emptied;
         }
@@ -84,10 +86,10 @@ impl WindowOperator {
             let key = rows.key(index);
             let open = self.open_table(table);
             let (row, _) = open.find_or_insert(key, key_hash(key));
-            open.row_mut(row).copy_from_slice(rows.row(index));
+            open.row_mut(row).assign(rows.row(index));
             open.mark_clean(row);
             if !self.fires_once && matches!(self.spec.trigger, Trigger::Early(_)) {
-                let boundary = History::of(rows.row(index)).next_boundary;
+                let boundary = History::of(rows.row(index).words()).next_boundary;
                 self.plan_boundary(table, row, boundary);
             }
         }
