@@ -142,6 +142,14 @@ impl ValueColumn {
         Self::Float { values: Vec::new(), validity: Validity::default() }
     }
 
+    /// Which values are not null.
+    #[must_use]
+    pub fn validity(&self) -> &Validity {
+        match self {
+            Self::Int { validity, .. } | Self::Float { validity, .. } => validity,
+        }
+    }
+
     /// Number of values, nulls included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,16 +4,30 @@
 //! commutative and associative with the identity row as neutral element, so it does not matter how a pane's events
 //! were spread over buffers, spills and restarts. Knows nothing of windows, keys or disks.
 
+mod define;
+mod finish;
+pub mod laws;
 mod layout;
 mod number;
 mod payload;
+mod primitive;
+mod row;
+mod sketches;
 mod value;
+mod wide;
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use define::Erased;
+pub use define::{Aggregate, Datum, Defined, Observation, StateError};
 pub use layout::{Layout, Touch};
 pub use number::ExactFloat;
-pub use payload::{PayloadError, read_payload, write_payload};
+pub use payload::PayloadError;
+pub use row::{RowMut, RowRef};
+pub use sketches::Sketches;
 pub use value::Value;
 
 /// What an aggregate computes of the events of a pane.
@@ -30,6 +44,8 @@ pub enum Function {
     Max,
     /// Sum divided by the number of values that are not null.
     Avg,
+    /// What [`AggregateSpec::defined`] says: an aggregate that a program brings along.
+    Defined,
 }
 
 impl Function {
@@ -42,6 +58,7 @@ impl Function {
             Self::Min => "min",
             Self::Max => "max",
             Self::Avg => "avg",
+            Self::Defined => "defined",
         }
     }
 }
@@ -90,20 +107,49 @@ pub struct AggregateSpec {
     /// What it reads; `None` only for a count of events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Input>,
+    /// The code, for [`Function::Defined`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defined: Option<Defined>,
 }
 
 impl AggregateSpec {
     /// Counts events.
     #[must_use]
     pub fn count(name: &str) -> Self {
-        Self { name: name.to_owned(), function: Function::Count, input: None }
+        Self { name: name.to_owned(), function: Function::Count, input: None, defined: None }
     }
 
     /// Computes `function` over the batch column at index `column`, which holds the values of `field`.
     #[must_use]
     pub fn over(name: &str, function: Function, field: &str, kind: InputType, column: usize) -> Self {
         let input = Input { field: field.to_owned(), kind, column };
-        Self { name: name.to_owned(), function, input: Some(input) }
+        Self { name: name.to_owned(), function, input: Some(input), defined: None }
+    }
+
+    /// Computes an aggregate that the program brings along, over the batch column at index `column`.
+    #[must_use]
+    pub fn defined(
+        name: &str,
+        aggregate: impl Aggregate,
+        field: &str,
+        kind: InputType,
+        column: usize,
+    ) -> Self {
+        let defined = Some(Defined::new(aggregate));
+        Self { defined, ..Self::over(name, Function::Defined, field, kind, column) }
+    }
+
+    /// What computes it when its state is of variable size.
+    fn code(&self) -> Option<Arc<dyn Erased>> {
+        self.defined.as_ref().and_then(Defined::code).cloned()
+    }
+
+    /// The function with its parameters, for the fingerprint.
+    fn function_text(&self) -> Cow<'static, str> {
+        match &self.defined {
+            Some(defined) => format!("{} version {}", defined.name(), defined.version()).into(),
+            None => self.function.name().into(),
+        }
     }
 }
 

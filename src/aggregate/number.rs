@@ -27,6 +27,16 @@ impl ExactFloat {
         [self.high.to_bits(), self.low.to_bits()]
     }
 
+    /// The square of a value, exact unless it is beyond the range of doubles.
+    #[must_use]
+    pub fn square(value: f64) -> Self {
+        let high = value * value;
+        if !high.is_finite() {
+            return Self { high, low: 0.0 };
+        }
+        Self { high, low: value.mul_add(value, -high) }
+    }
+
     /// This sum and one more value.
     #[must_use]
     pub fn plus(self, value: f64) -> Self {

@@ -1,75 +1,112 @@
-//! The stored form of an accumulator row: one format byte, then its words in little-endian order.
+//! The stored form of an accumulator row (`docs/FORMAT.md`): a format byte, then its words in little-endian order;
+//! in format 2 a word of a state is its length, and the states follow. Bytes are taken as hostile.
 
-/// Format of the payload; a reader refuses any other.
-const FORMAT: u8 = 1;
+use super::Layout;
+use super::define::StateError;
+use super::sketches::{Held, Sketches};
+
+/// Rows of words alone.
+const WORDS: u8 = 1;
+/// Rows with states of variable size.
+const STATES: u8 = 2;
 
 /// Why stored bytes are not an accumulator row of the expected shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// Written in a format that this build does not know.
-    #[error("pane has payload format {0}, this build reads format {FORMAT}")]
-    Format(u8),
-    /// Another number of words.
+    /// Written in a format that this build does not know, or that the layout does not have.
+    #[error("pane has payload format {found}, expected format {expected}")]
+    Format {
+        /// Format found.
+        found: u8,
+        /// Format that the layout has.
+        expected: u8,
+    },
+    /// Another number of words, or states of another length than their words say.
     #[error("pane has the wrong length: bytes={bytes} expected={expected}")]
     Length {
         /// Bytes found.
         bytes: usize,
-        /// Bytes that the layout has.
+        /// Bytes that the layout and the words before ask for, at least.
         expected: usize,
+    },
+    /// A state that its aggregate does not understand.
+    #[error("pane has a state that cannot be read: aggregate={aggregate} {error}")]
+    State {
+        /// Name of the state.
+        aggregate: String,
+        /// What is wrong with it.
+        error: StateError,
     },
 }
 
-/// Appends the payload of `words` to `bytes`.
-pub fn write_payload(words: &[u64], bytes: &mut Vec<u8>) {
-    bytes.push(FORMAT);
+pub(super) fn write(layout: &Layout, words: &[u64], sketches: &Sketches, bytes: &mut Vec<u8>) {
+    let places = layout.sketches();
+    bytes.push(if places.is_empty() { WORDS } else { STATES });
+    let start = bytes.len();
     for word in words {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
+    for sketch in places {
+        let word = sketch.place.word;
+        let length = match sketches.get(words[word]) {
+            None => 0,
+            Some(held) => {
+                let before = bytes.len();
+                sketch.code.encode(&*held.state, bytes);
+                (bytes.len() - before) as u64 + 1
+            }
+        };
+        let at = start + word * 8;
+        bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
+    }
 }
 
-/// Reads a payload into `words`, all of them.
-///
-/// # Errors
-/// [`PayloadError`] when format or length differ; `words` is then untouched.
-pub fn read_payload(bytes: &[u8], words: &mut [u64]) -> Result<(), PayloadError> {
-    let wrong_length = PayloadError::Length { bytes: bytes.len(), expected: 1 + words.len() * 8 };
-    let Some((&format, body)) = bytes.split_first() else { return Err(wrong_length) };
-    if format != FORMAT {
-        return Err(PayloadError::Format(format));
+pub(super) fn read(
+    layout: &Layout,
+    bytes: &[u8],
+    words: &mut [u64],
+    sketches: &mut Sketches,
+) -> Result<(), PayloadError> {
+    let places = layout.sketches();
+    let short = |expected: usize| PayloadError::Length { bytes: bytes.len(), expected };
+    let fixed = 1 + words.len() * 8;
+    let Some((&found, body)) = bytes.split_first() else { return Err(short(fixed)) };
+    let expected = if places.is_empty() { WORDS } else { STATES };
+    if found != expected {
+        return Err(PayloadError::Format { found, expected });
     }
-    let (chunks, rest) = body.as_chunks::<8>();
-    if chunks.len() != words.len() || !rest.is_empty() {
-        return Err(wrong_length);
+    let Some((body, mut rest)) = body.split_at_checked(words.len() * 8) else { return Err(short(fixed)) };
+    if places.is_empty() && !rest.is_empty() {
+        return Err(short(fixed));
+    }
+    let (chunks, _) = body.as_chunks::<8>();
+    // All states first: a row is replaced as a whole or not at all.
+    let mut states: Vec<Option<Held>> = Vec::new();
+    for sketch in places {
+        let Some(length) = u64::from_le_bytes(chunks[sketch.place.word]).checked_sub(1) else {
+            states.push(None);
+            continue;
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let wanted = (bytes.len() - rest.len()).saturating_add(length);
+        let (state, after) = rest.split_at_checked(length).ok_or_else(|| short(wanted))?;
+        let held = sketch.code.decode(state);
+        states.push(Some(
+            held.map_err(|error| PayloadError::State { aggregate: sketch.code.state_name(), error })?,
+        ));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        return Err(short(bytes.len() - rest.len()));
+    }
+    for word in layout.sketch_words() {
+        sketches.release(words[word]);
     }
     for (word, chunk) in words.iter_mut().zip(chunks) {
         *word = u64::from_le_bytes(*chunk);
     }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn payloads_round_trip(words in prop::collection::vec(any::<u64>(), 0..9)) {
-            let mut bytes = Vec::new();
-            write_payload(&words, &mut bytes);
-            let mut back = vec![0; words.len()];
-            prop_assert_eq!(read_payload(&bytes, &mut back), Ok(()));
-            prop_assert_eq!(back, words);
-        }
-
-        #[test]
-        fn other_bytes_are_refused_and_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let mut words = [7_u64; 4];
-            match read_payload(&bytes, &mut words) {
-                Ok(()) => prop_assert!(bytes.len() == 33 && bytes[0] == FORMAT),
-                Err(_) => prop_assert_eq!(words, [7; 4]),
-            }
-        }
+    for (sketch, held) in places.iter().zip(states) {
+        words[sketch.place.word] = held.map_or(0, |held| sketches.insert(held));
     }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jiff::civil::{Date, Weekday};
+use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,8 @@ impl Calendar {
     /// The window that holds `time`, or `None` outside the years −9999 to 9999.
     #[must_use]
     pub fn window_of(&self, time: EventTime) -> Option<Window> {
-        let date = Timestamp::from_millisecond(time.as_millis()).ok()?.to_zoned(self.zone.clone()).date();
+        let date =
+            Timestamp::from_millisecond(time.as_millis()).ok()?.to_zoned_datetime(self.zone.clone()).date();
         let first = self.first_date(date)?;
         let next = match self.definition.unit {
             CalendarUnit::Day => first.checked_add(1.day()),
@@ -137,7 +138,7 @@ impl Calendar {
 
     /// The first instant of a date, which is not midnight where the clocks jump over it.
     fn first_instant(&self, date: Date) -> Option<EventTime> {
-        let zoned = date.to_zoned(self.zone.clone()).ok()?;
+        let zoned = self.zone.to_zoned_datetime(date.to_datetime(Time::midnight())).ok()?;
         Some(EventTime::from_millis(zoned.timestamp().as_millisecond()))
     }
 }
@@ -191,9 +192,11 @@ mod tests {
         let sunday = Calendar::new(CalendarUnit::Week, "Europe/Berlin", Weekday::Sunday).unwrap();
         let week = sunday.window_of(at("2024-03-28T12:00:00Z")).unwrap();
         assert_eq!(week, Window { start: at("2024-03-23T23:00:00Z"), end: at("2024-03-30T23:00:00Z") });
-        let monday = calendar(CalendarUnit::Week, "Europe/Berlin").window_of(at("2024-03-28T12:00:00Z")).unwrap();
+        let monday =
+            calendar(CalendarUnit::Week, "Europe/Berlin").window_of(at("2024-03-28T12:00:00Z")).unwrap();
         assert_eq!(monday, Window { start: at("2024-03-24T23:00:00Z"), end: at("2024-03-31T22:00:00Z") });
-        let month = calendar(CalendarUnit::Month, "Asia/Tokyo").window_of(at("2024-02-29T16:00:00Z")).unwrap();
+        let month =
+            calendar(CalendarUnit::Month, "Asia/Tokyo").window_of(at("2024-02-29T16:00:00Z")).unwrap();
         assert_eq!(month, Window { start: at("2024-02-29T15:00:00Z"), end: at("2024-03-31T15:00:00Z") });
     }
 

@@ -3,6 +3,8 @@
 //! A *piece* is the smallest stretch of time that windows share: of tumbling, calendar and global windows the window
 //! itself, of sliding and cumulative ones a slice. Knows no key and no watermark.
 
+use std::fmt;
+
 use jiff::civil::Weekday;
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +195,8 @@ impl From<Sliding> for Windows {
     fn from(windows: Sliding) -> Self {
         // Without overlap and without time between them they are tumbling windows, and cheaper as such.
         if windows.size == windows.slide {
-            return Tumbling::new(windows.size(), windows.offset).map_or(Self::Sliding(windows), Self::Tumbling);
+            return Tumbling::new(windows.size(), windows.offset)
+                .map_or(Self::Sliding(windows), Self::Tumbling);
         }
         Self::Sliding(windows)
     }
@@ -234,7 +237,9 @@ impl Windows {
         let span = |millis: i64| Span::from_millis(millis).unwrap_or(Span::ZERO);
         match self {
             Self::Tumbling(windows) => Tumbling::new(span(windows.size), windows.offset).is_ok(),
-            Self::Sliding(windows) => Sliding::new(span(windows.size), span(windows.slide), windows.offset).is_ok(),
+            Self::Sliding(windows) => {
+                Sliding::new(span(windows.size), span(windows.slide), windows.offset).is_ok()
+            }
             Self::Cumulative(windows) => {
                 Cumulative::new(span(windows.size), span(windows.step), windows.offset).is_ok()
             }
@@ -268,7 +273,8 @@ impl Windows {
         match self {
             Self::Tumbling(windows) => windows.window_of(time).is_some(),
             Self::Sliding(windows) => {
-                let first = time.0.checked_sub(windows.size).and_then(|time| windows.last_start(EventTime(time)));
+                let first =
+                    time.0.checked_sub(windows.size).and_then(|time| windows.last_start(EventTime(time)));
                 let last = windows.last_start(time).and_then(|start| windows.window_from(start));
                 first.is_some() && last.is_some()
             }
@@ -342,7 +348,9 @@ impl Windows {
     pub fn windows_of(&self, time: EventTime) -> impl Iterator<Item = Window> + '_ {
         let piece = self.piece_of(time);
         let first = piece.and_then(|piece| self.next_holding(piece, EventTime::MIN));
-        std::iter::successors(first, move |window| piece.and_then(|piece| self.next_holding(piece, window.end)))
+        std::iter::successors(first, move |window| {
+            piece.and_then(|piece| self.next_holding(piece, window.end))
+        })
     }
 
     /// The window that ends at `end`, which must be one of this definition's.
@@ -358,6 +366,26 @@ impl Windows {
         }
     }
 
+    /// True when a piece ends at `end`; sessions may end at any time.
+    #[must_use]
+    pub fn ends_at(&self, end: EventTime) -> bool {
+        match self {
+            Self::Session { .. } => true,
+            Self::Global => end == EventTime::MAX,
+            Self::Sliding(windows) if !windows.overlaps() => {
+                let start = end.0.checked_sub(windows.size).map(EventTime);
+                start.is_some_and(|start| windows.last_start(start) == Some(start.0))
+            }
+            _ => {
+                let last = end.0.checked_sub(1).map(EventTime);
+                let held = |last: EventTime| self.windows_of(last).any(|window| window.end == end);
+                last.is_some_and(|last| {
+                    self.piece_of(last).is_some_and(|piece| piece.end == end) || held(last)
+                })
+            }
+        }
+    }
+
     /// For how long after its end a piece may still be needed by a window that holds it, at most.
     #[must_use]
     pub fn needed_after_end(&self) -> Span {
@@ -368,6 +396,45 @@ impl Windows {
             }
             Self::Cumulative(windows) => Span(windows.size - windows.step),
             _ => Span::ZERO,
+        }
+    }
+}
+
+/// An offset as it is shown after a length; nothing without one.
+fn offset(f: &mut fmt::Formatter<'_>, millis: i64) -> fmt::Result {
+    match Span::from_millis(millis.saturating_abs()).unwrap_or(Span::MAX) {
+        Span::ZERO => Ok(()),
+        span if millis < 0 => write!(f, " with offset -{span}"),
+        span => write!(f, " with offset {span}"),
+    }
+}
+
+impl fmt::Display for Windows {
+    /// In words, such as `sliding 10m every 1m`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tumbling(windows) => {
+                write!(f, "tumbling {}", windows.size())?;
+                offset(f, windows.offset)
+            }
+            Self::Sliding(windows) => {
+                write!(f, "sliding {} every {}", windows.size(), windows.slide())?;
+                offset(f, windows.offset)
+            }
+            Self::Cumulative(windows) => {
+                write!(f, "cumulative up to {} by {}", windows.size(), windows.step())?;
+                offset(f, windows.offset)
+            }
+            Self::Calendar(windows) => {
+                let unit = match windows.unit() {
+                    CalendarUnit::Day => "day",
+                    CalendarUnit::Week => "week",
+                    CalendarUnit::Month => "month",
+                };
+                write!(f, "calendar {unit} in {}", windows.zone())
+            }
+            Self::Session { gap } => write!(f, "session with gap {gap}"),
+            Self::Global => f.write_str("global"),
         }
     }
 }
@@ -387,7 +454,10 @@ mod tests {
     }
 
     fn bounds(windows: &Windows, time: i64) -> Vec<(i64, i64)> {
-        windows.windows_of(at(time)).map(|window| (window.start.as_millis(), window.end.as_millis())).collect()
+        windows
+            .windows_of(at(time))
+            .map(|window| (window.start.as_millis(), window.end.as_millis()))
+            .collect()
     }
 
     fn sliding(size: i64, slide: i64, offset: i64) -> Windows {
@@ -437,8 +507,11 @@ mod tests {
 
     fn overlapping() -> impl Strategy<Value = Windows> {
         prop_oneof![
-            (1_i64..200, 1_i64..100, -0.99_f64..0.99)
-                .prop_map(|(size, slide, share)| sliding(size, slide, (slide as f64 * share) as i64)),
+            (1_i64..200, 1_i64..100, -0.99_f64..0.99).prop_map(|(size, slide, share)| sliding(
+                size,
+                slide,
+                (slide as f64 * share) as i64
+            )),
             (1_i64..20, 1_i64..12, -0.99_f64..0.99).prop_map(|(step, steps, share)| {
                 let size = step * steps;
                 Cumulative::new(span(size), span(step), (size as f64 * share) as i64).unwrap().into()

@@ -78,7 +78,7 @@ pub fn key_panes(
         let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
         let operators = fitting(&open, &selected(&open, window)?, key)?
             .into_iter()
-            .map(|index| look_up(&open, index, key, chosen.manifest.watermark))
+            .map(|index| look_up(&open, index, key, chosen.manifest.operators[index].watermark))
             .collect::<Result<_>>()?;
         Ok(KeyReport { checkpoint: origin(chosen, now_ms), key: key.clone(), operators })
     })
@@ -122,10 +122,11 @@ fn look_up(open: &OpenState, index: usize, key: &Key, watermark: Watermark) -> R
             continue;
         }
         let read = shape.read(stored.get(), &mut row);
+        let window = shape.window(end, &row);
         found.panes.push(KeyPane {
-            start: spec.windows.window_ending(end).start,
+            start: window.start,
             end,
-            status: WindowStatus::of(watermark, end, spec.allowed_lateness),
+            status: shape.status(watermark, window),
             events: read.as_ref().ok().copied(),
             aggregates: read.as_ref().map(|_| shape.aggregates(&row)).unwrap_or_default(),
             problem: read.err(),

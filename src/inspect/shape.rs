@@ -1,11 +1,13 @@
 //! Opens the database of a checkpoint with nothing but its manifest: the definition there says how panes are laid
 //! out.
 
-use crate::aggregate::{STATE_VERSION, Value, read_payload};
+use crate::aggregate::{Defined, STATE_VERSION, Value};
 use crate::checkpoint::{CheckpointSummary, Manifest, OperatorState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event_time::{EventTime, Watermark, Window};
 use crate::inspect::text::Aggregates;
-use crate::operator::{OperatorSpec, WindowOperator};
+use crate::inspect::windows::WindowStatus;
+use crate::operator::{OperatorSpec, RowBuffer, WindowOperator};
 use crate::state::{FamilyId, FamilySpec, ReadOnlyState, Stored};
 use crate::store::family;
 
@@ -64,6 +66,10 @@ impl Shape {
         if spec.name != state.name || family(&spec).column_family() != state.family {
             return Err(refuse(format!("family={} definition={}", state.family, state.definition)));
         }
+        let unknown = |defined: &&Defined| !defined.is_known();
+        if let Some(defined) = spec.aggregates.iter().filter_map(|a| a.defined.as_ref()).find(unknown) {
+            return Err(refuse(format!("aggregate={defined:?} (defined by the program that wrote it)")));
+        }
         let operator = WindowOperator::new(index, spec);
         let fingerprint = operator.layout().fingerprint();
         if fingerprint != state.fingerprint {
@@ -77,24 +83,38 @@ impl Shape {
         self.operator.spec()
     }
 
-    /// Words for one stored row.
-    pub(super) fn row(&self) -> Vec<u64> {
-        vec![0; self.operator.stride()]
+    /// Room for one stored row.
+    pub(super) fn row(&self) -> RowBuffer {
+        RowBuffer::new(self.operator.layout())
     }
 
     /// Reads a stored pane into `row` and returns its events, or says why it cannot be read.
-    pub(super) fn read(&self, stored: Stored<'_>, row: &mut [u64]) -> Result<u64, String> {
+    pub(super) fn read(&self, stored: Stored<'_>, row: &mut RowBuffer) -> Result<u64, String> {
+        row.clear();
         match stored {
-            Stored::Pane(payload) => read_payload(payload, row).map_err(|error| error.to_string())?,
+            Stored::Pane(payload) => row.push_payload(&[], payload).map_err(|error| error.to_string())?,
             Stored::Damaged(_) => return Err("pane is damaged, its parts could not be merged".to_owned()),
         }
-        Ok(self.operator.layout().rows(row))
+        Ok(row.row(0).events())
+    }
+
+    /// The window, or the slice that windows share, of a row that was read.
+    pub(super) fn window(&self, end: EventTime, row: &RowBuffer) -> Window {
+        let words = if row.is_empty() { &[][..] } else { row.row(0).words() };
+        self.operator.stored_window(end, words)
+    }
+
+    /// Where a window stands; a slice, as the last window that holds it.
+    pub(super) fn status(&self, watermark: Watermark, window: Window) -> WindowStatus {
+        let spec = self.spec();
+        let end = if spec.shares_slices() { spec.windows.last_holding(window).end } else { window.end };
+        WindowStatus::of(watermark, end, spec.allowed_lateness)
     }
 
     /// The aggregates of a row that was read.
-    pub(super) fn aggregates(&self, row: &[u64]) -> Aggregates {
+    pub(super) fn aggregates(&self, row: &RowBuffer) -> Aggregates {
         let mut values: Vec<Value> = Vec::new();
-        self.operator.layout().finish(row, &mut values);
+        row.row(0).finish(&mut values);
         let names = self.spec().aggregates.iter().map(|aggregate| aggregate.name.clone());
         Aggregates(names.zip(values).collect())
     }
@@ -158,7 +178,7 @@ mod tests {
     fn the_layout_comes_back_without_the_columns_of_the_run() {
         let written = WindowOperator::new(0, spec());
         let shape = Shape::new(0, &stored(&spec())).unwrap();
-        assert_eq!(shape.row().len(), written.stride());
+        assert_eq!(shape.operator.layout().stride(), written.layout().stride());
         // Two fields of one function do not share words, two functions of one field do.
         assert_eq!(shape.operator.layout().identity(), written.layout().identity());
     }

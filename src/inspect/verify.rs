@@ -225,9 +225,7 @@ fn read_rows(
 /// A pane's window is one of the definition's, and its key has the definition's components.
 fn check_place(shape: &Shape, end: EventTime, key: &[u8]) -> Result<(), String> {
     let spec = shape.spec();
-    let last = end.as_millis().checked_sub(1).map(EventTime::from_millis);
-    let window = last.and_then(|last| spec.windows.window_of(last));
-    if window.is_none_or(|window| window.end != end) {
+    if !spec.windows.ends_at(end) {
         return Err("pane is of no window of its definition".to_owned());
     }
     match key_components(key, spec.key.len()) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Span, Watermark};
+use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::inspect::choice::{Chosen, with_checkpoint};
 use crate::inspect::key::Key;
 use crate::inspect::list::age_ms;
@@ -166,7 +166,7 @@ pub fn windows(
         let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
         let operators = selected(&open, window)?
             .into_iter()
-            .map(|index| scan(&open, index, chosen.manifest.watermark, top))
+            .map(|index| scan(&open, index, chosen.manifest.operators[index].watermark, top))
             .collect::<Result<_>>()?;
         Ok(WindowsReport { checkpoint: origin(chosen, now_ms), operators })
     })
@@ -201,7 +201,8 @@ fn scan(open: &OpenState, index: usize, watermark: Watermark, top: usize) -> Res
     let mut row = shape.row();
     let mut scan = open.state.scan(FamilyId(index), ..)?;
     while let Some((pane, stored)) = scan.next_pane()? {
-        tally.add(pane.end, pane.key, shape.read(stored, &mut row).ok());
+        let events = shape.read(stored, &mut row).ok();
+        tally.add(shape.window(pane.end, &row), pane.key, events);
     }
     Ok(tally.finish(top))
 }
@@ -231,15 +232,15 @@ impl<'a> Tally<'a> {
     }
 
     /// Adds a pane; `events` is absent for one that cannot be read.
-    fn add(&mut self, end: EventTime, key: &[u8], events: Option<u64>) {
-        if self.current.as_ref().is_none_or(|window| window.end != end) {
+    fn add(&mut self, of: Window, key: &[u8], events: Option<u64>) {
+        if self.current.as_ref().is_none_or(|window| (window.start, window.end) != (of.start, of.end)) {
             self.close_current();
         }
-        let (spec, watermark) = (self.shape.spec(), self.watermark);
+        let (shape, watermark) = (self.shape, self.watermark);
         let window = self.current.get_or_insert_with(|| WindowRow {
-            start: spec.windows.window_ending(end).start,
-            end,
-            status: WindowStatus::of(watermark, end, spec.allowed_lateness),
+            start: of.start,
+            end: of.end,
+            status: shape.status(watermark, of),
             panes: 0,
             events: 0,
             damaged: 0,

@@ -1,20 +1,29 @@
 //! Rows with their keys on the way between memory, results and the state database.
 
-use super::KeyColumn;
+use std::sync::Arc;
 
-/// Panes of one window: keys and their words, side by side.
-#[derive(Clone, Debug, Default)]
+use super::KeyColumn;
+use crate::aggregate::{Layout, PayloadError, RowMut, RowRef, Sketches};
+
+/// Panes of one window: keys and their rows, side by side, with the states that belong to the rows.
+#[derive(Clone, Debug)]
 pub struct RowBuffer {
+    layout: Arc<Layout>,
     keys: KeyColumn,
     words: Vec<u64>,
-    stride: usize,
+    sketches: Sketches,
 }
 
 impl RowBuffer {
-    /// An empty buffer for rows of `stride` words.
+    /// An empty buffer for rows of `layout`.
     #[must_use]
-    pub fn new(stride: usize) -> Self {
-        Self { keys: KeyColumn::default(), words: Vec::new(), stride }
+    pub fn new(layout: &Arc<Layout>) -> Self {
+        Self {
+            layout: Arc::clone(layout),
+            keys: KeyColumn::default(),
+            words: Vec::new(),
+            sketches: Sketches::default(),
+        }
     }
 
     /// Number of rows.
@@ -29,17 +38,43 @@ impl RowBuffer {
         self.keys.is_empty()
     }
 
-    /// Words of a row.
+    /// What its rows are.
     #[must_use]
-    pub fn stride(&self) -> usize {
-        self.stride
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
     }
 
-    /// Appends a row; `words` has [`RowBuffer::stride`] words.
-    pub fn push(&mut self, key: &[u8], words: &[u64]) {
-        debug_assert_eq!(words.len(), self.stride);
+    /// Bytes of the states of its rows.
+    #[must_use]
+    pub fn sketch_bytes(&self) -> usize {
+        self.sketches.bytes()
+    }
+
+    /// Appends a copy of `row`.
+    pub fn push(&mut self, key: &[u8], row: RowRef<'_>) {
+        self.push_identity(key);
+        self.row_mut(self.len() - 1).assign(row);
+    }
+
+    /// Appends a row without events.
+    pub fn push_identity(&mut self, key: &[u8]) {
         self.keys.push(key);
-        self.words.extend_from_slice(words);
+        self.words.extend_from_slice(self.layout.identity());
+    }
+
+    /// Appends a stored row.
+    ///
+    /// # Errors
+    /// [`PayloadError`] when the bytes are not a row of this layout; nothing is then appended.
+    pub fn push_payload(&mut self, key: &[u8], payload: &[u8]) -> Result<(), PayloadError> {
+        self.push_identity(key);
+        let row = self.len() - 1;
+        let read = self.row_mut(row).read_payload(payload);
+        if read.is_err() {
+            self.keys.truncate(row);
+            self.words.truncate(row * self.layout.stride());
+        }
+        read
     }
 
     /// The key of row `index`.
@@ -51,17 +86,32 @@ impl RowBuffer {
         self.keys.get(index)
     }
 
-    /// The words of row `index`.
+    /// The row at `index`.
     ///
     /// # Panics
     /// When `index` is not below [`RowBuffer::len`].
     #[must_use]
-    pub fn row(&self, index: usize) -> &[u64] {
-        &self.words[index * self.stride..(index + 1) * self.stride]
+    pub fn row(&self, index: usize) -> RowRef<'_> {
+        let stride = self.layout.stride();
+        RowRef::new(&self.layout, &self.words[index * stride..(index + 1) * stride], &self.sketches)
     }
 
-    pub(super) fn row_mut(&mut self, index: usize) -> &mut [u64] {
-        &mut self.words[index * self.stride..(index + 1) * self.stride]
+    /// The row at `index`, to be changed.
+    ///
+    /// # Panics
+    /// When `index` is not below [`RowBuffer::len`].
+    pub fn row_mut(&mut self, index: usize) -> RowMut<'_> {
+        let stride = self.layout.stride();
+        let words = &mut self.words[index * stride..(index + 1) * stride];
+        RowMut::new(&self.layout, words, &mut self.sketches)
+    }
+
+    /// Drops the last row.
+    pub fn pop(&mut self) {
+        let Some(last) = self.len().checked_sub(1) else { return };
+        self.row_mut(last).reset();
+        self.keys.truncate(last);
+        self.words.truncate(last * self.layout.stride());
     }
 
     /// Indexes of the rows in key order.
@@ -76,5 +126,6 @@ impl RowBuffer {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.words.clear();
+        self.sketches.clear();
     }
 }

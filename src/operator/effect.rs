@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EventBatch, RowBuffer};
-use crate::aggregate::Value;
+use crate::aggregate::{RowMut, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 
 /// When a pane was emitted, relative to the closing of its window.
@@ -110,7 +110,7 @@ pub trait Panes {
     /// What may go wrong outside.
     type Error;
 
-    /// Reads the pane of `key` in the window ending at `end` into `words`. False when there is none.
+    /// Reads the pane of `key` in the window ending at `end` into `row`. False when there is none.
     ///
     /// # Errors
     /// When the pane cannot be read.
@@ -119,7 +119,7 @@ pub trait Panes {
         operator: usize,
         end: EventTime,
         key: &[u8],
-        words: &mut [u64],
+        row: RowMut<'_>,
     ) -> Result<bool, Self::Error>;
 
     /// Appends up to `limit` panes of the window ending at `end` to `rows`, in key order, starting after the key

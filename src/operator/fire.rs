@@ -2,7 +2,7 @@
 
 use super::table::PaneTable;
 use super::{Accumulation, PaneKind, ResultBlock, ResultRow, RowBuffer};
-use crate::aggregate::{Layout, Value};
+use crate::aggregate::{Layout, RowMut, RowRef, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 
 /// Words after the accumulators of a pane that may fire more than once.
@@ -63,13 +63,13 @@ pub(super) struct Firing<'a> {
 }
 
 impl Firing<'_> {
-    fn result<'r>(&self, key: &'r [u8], row: &[u64], values: &'r mut Vec<Value>) -> ResultRow<'r> {
+    fn result<'r>(&self, key: &'r [u8], row: RowRef<'_>, values: &'r mut Vec<Value>) -> ResultRow<'r> {
         values.clear();
-        self.layout.finish(row, values);
+        row.finish(values);
         if self.fires_once {
             return ResultRow { key, pane_index: 0, kind: PaneKind::OnTime, values };
         }
-        let history = History::of(row);
+        let history = History::of(row.words());
         ResultRow {
             key,
             pane_index: history.pane_index,
@@ -79,18 +79,17 @@ impl Firing<'_> {
     }
 
     /// Notes in `row` that it has just been emitted.
-    pub(super) fn settle(&self, row: &mut [u64]) {
+    pub(super) fn settle(&self, mut row: RowMut<'_>) {
         if self.fires_once {
             return;
         }
-        let mut history = History::of(row);
+        let mut history = History::of(row.as_ref().words());
         history.pane_index = history.pane_index.saturating_add(1);
         history.since_fire = 0;
         history.fired_on_time |= self.watermark.closed(self.window.end);
-        history.store(row);
+        history.store(row.extra_mut());
         if self.accumulation == Accumulation::Discarding {
-            let identity = self.layout.identity();
-            row[..identity.len()].copy_from_slice(identity);
+            row.reset();
         }
     }
 

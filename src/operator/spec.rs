@@ -1,8 +1,11 @@
 //! What a windowed aggregation is asked to do.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::AggregateSpec;
+use super::fire::History;
+use crate::aggregate::{AggregateSpec, Layout};
 use crate::event_time::{Span, Windows};
 
 /// When results of a window are emitted, in relation to its changes.
@@ -58,6 +61,31 @@ pub enum Repeat {
     EventTime(Span),
     /// The wall clock passes a multiple of the span.
     Interval(Span),
+}
+
+impl fmt::Display for Repeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::Each => f.write_str("each event"),
+            Self::Count(events) => write!(f, "every {events} events"),
+            Self::EventTime(span) => write!(f, "every {span} of event time"),
+            Self::Interval(span) => write!(f, "every {span} by the clock"),
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    /// In words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Watermark => f.write_str("when the watermark passes the end"),
+            Self::Count(events) => write!(f, "every {events} events of a pane"),
+            Self::Early(span) => write!(f, "at the end, and early every {span}"),
+            Self::Interval(span) => write!(f, "at the end, and every {span} by the clock"),
+            Self::Composite { early, late } => write!(f, "at the end, early {early}, late {late}"),
+        }
+    }
 }
 
 impl Trigger {
@@ -162,7 +190,12 @@ pub struct OperatorSpec {
 impl OperatorSpec {
     /// The common case: fires once, when the watermark closes the window.
     #[must_use]
-    pub fn new(name: &str, windows: impl Into<Windows>, key: &[&str], aggregates: Vec<AggregateSpec>) -> Self {
+    pub fn new(
+        name: &str,
+        windows: impl Into<Windows>,
+        key: &[&str],
+        aggregates: Vec<AggregateSpec>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             windows: windows.into(),
@@ -195,7 +228,9 @@ impl OperatorSpec {
             return Err("late firings cannot follow event time, which has passed the window");
         }
         if batch && (self.trigger != Trigger::Watermark || self.allowed_lateness != Span::ZERO) {
-            return Err("by batches there are no triggers and no allowed lateness: panes fire at the end of a batch");
+            return Err(
+                "by batches there are no triggers and no allowed lateness: panes fire at the end of a batch",
+            );
         }
         if self.time == TimeDomain::Processing && (batch || self.allowed_lateness != Span::ZERO) {
             return Err("by the wall clock nothing is late, and no batches count");
@@ -209,13 +244,31 @@ impl OperatorSpec {
                  lost to the reader",
             );
         }
-        if self.mode == Mode::Complete && (self.allowed_lateness != Span::ZERO || !(interval || self.trigger == Trigger::Watermark)) {
-            return Err("complete forgets nothing and nothing is late; of triggers only an interval has an effect");
+        if self.mode == Mode::Complete
+            && (self.allowed_lateness != Span::ZERO || !(interval || self.trigger == Trigger::Watermark))
+        {
+            return Err(
+                "complete forgets nothing and nothing is late; of triggers only an interval has an effect",
+            );
         }
         if self.retractions && !update {
             return Err("only update mode takes results back");
         }
         Ok(())
+    }
+
+    /// The rows of its panes: accumulators, the start of a session, and what a pane that may fire more than once
+    /// remembers of its firings.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let mut extra = Vec::new();
+        if self.windows.session_gap().is_some() {
+            extra.push(0);
+        }
+        if !self.fires_once() {
+            extra.extend_from_slice(&History::NEW);
+        }
+        Layout::with_extra(&self.aggregates, &extra)
     }
 
     /// True when each pane fires exactly once and is gone with its window, so that a pane may be kept in parts.

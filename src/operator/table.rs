@@ -1,10 +1,12 @@
 //! The panes of one window in memory: an open-addressing table from user key to a row of words.
 //!
 //! Keys up to 20 bytes sit in their slot, so finding a pane usually costs one cache line and its row another. The
-//! table knows nothing of aggregates beyond the width of a row, and nothing of disks.
+//! table knows nothing of what the words mean, and nothing of disks.
 
-use super::KeyColumn;
-use crate::aggregate::Touch;
+use std::sync::Arc;
+
+use super::{EventBatch, KeyColumn};
+use crate::aggregate::{Layout, RowMut, RowRef, Sketches, Touch};
 use crate::event_time::Window;
 
 /// Keys up to this many bytes are stored inside their slot.
@@ -46,9 +48,11 @@ pub(super) struct PaneTable {
     // Slot of each row, in order of first appearance.
     slot_of_row: Vec<u32>,
     long_keys: Vec<u8>,
+    layout: Arc<Layout>,
     stride: usize,
-    identity: Box<[u64]>,
     words: Vec<u64>,
+    // States that the words point to.
+    sketches: Sketches,
     dirty: Vec<bool>,
     dirty_rows: usize,
     /// Events of the current batch that were not added to their rows yet.
@@ -56,7 +60,7 @@ pub(super) struct PaneTable {
 }
 
 impl PaneTable {
-    pub(super) fn new(window: Window, identity: &[u64], complete: bool) -> Self {
+    pub(super) fn new(window: Window, layout: &Arc<Layout>, complete: bool) -> Self {
         Self {
             window,
             complete,
@@ -64,9 +68,10 @@ impl PaneTable {
             slots: vec![VACANT; SLOTS_MIN],
             slot_of_row: Vec::new(),
             long_keys: Vec::new(),
-            stride: identity.len(),
-            identity: identity.into(),
+            layout: Arc::clone(layout),
+            stride: layout.stride(),
             words: Vec::new(),
+            sketches: Sketches::default(),
             dirty: Vec::new(),
             dirty_rows: 0,
             touches: Vec::new(),
@@ -82,6 +87,7 @@ impl PaneTable {
         self.slot_of_row.clear();
         self.long_keys.clear();
         self.words.clear();
+        self.sketches.clear();
         self.dirty.clear();
         self.dirty_rows = 0;
         self.touches.clear();
@@ -97,7 +103,7 @@ impl PaneTable {
         self.slot_of_row.is_empty()
     }
 
-    /// About how many bytes a row of `stride` words takes, with the room that its table keeps free.
+    /// About how many bytes a row of `stride` words takes without its states, with the room that its table keeps free.
     pub(super) fn bytes_per_row(stride: usize, key_bytes: usize) -> usize {
         let long_key = if key_bytes > INLINE { key_bytes } else { 0 };
         // Between two and four slots per row; vectors are on average three quarters full.
@@ -110,6 +116,7 @@ impl PaneTable {
             + self.slot_of_row.capacity() * 4
             + self.long_keys.capacity()
             + self.words.capacity() * 8
+            + self.sketches.bytes()
             + self.dirty.capacity()
             + self.touches.capacity() * size_of::<Touch>()
     }
@@ -184,7 +191,7 @@ impl PaneTable {
         }
         self.slots[at] = slot;
         self.slot_of_row.push(at as u32);
-        self.words.extend_from_slice(&self.identity);
+        self.words.extend_from_slice(self.layout.identity());
         self.dirty.push(false);
         if self.slot_of_row.len() * 2 > self.slots.len() {
             self.grow();
@@ -214,22 +221,35 @@ impl PaneTable {
         self.key_in(&self.slots[self.slot_of_row[row as usize] as usize])
     }
 
-    /// The words of `row`.
-    pub(super) fn row(&self, row: u32) -> &[u64] {
+    /// The row at index `row`.
+    pub(super) fn row(&self, row: u32) -> RowRef<'_> {
+        RowRef::new(&self.layout, self.words(row), &self.sketches)
+    }
+
+    /// The words of `row`, the extra ones included.
+    pub(super) fn words(&self, row: u32) -> &[u64] {
         let at = row as usize * self.stride;
         &self.words[at..at + self.stride]
     }
 
+    /// The row at index `row`, to be changed; it counts as dirty.
+    pub(super) fn row_mut(&mut self, row: u32) -> RowMut<'_> {
+        self.mark_dirty(row);
+        let at = row as usize * self.stride;
+        RowMut::new(&self.layout, &mut self.words[at..at + self.stride], &mut self.sketches)
+    }
+
     /// The words of `row`, to be changed; the row counts as dirty.
-    pub(super) fn row_mut(&mut self, row: u32) -> &mut [u64] {
+    pub(super) fn words_mut(&mut self, row: u32) -> &mut [u64] {
         self.mark_dirty(row);
         let at = row as usize * self.stride;
         &mut self.words[at..at + self.stride]
     }
 
-    /// All words, with the touches that are still to be added to them.
-    pub(super) fn words_and_touches(&mut self) -> (&mut [u64], &[Touch]) {
-        (&mut self.words, &self.touches)
+    /// Adds the touched events of `batch` to their rows.
+    pub(super) fn settle(&mut self, batch: &EventBatch) {
+        self.layout.update(&mut self.words, &mut self.sketches, &self.touches, batch);
+        self.touches.clear();
     }
 
     /// Notes that `row` differs from what the state database holds.
@@ -301,7 +321,7 @@ mod tests {
 
     fn table() -> PaneTable {
         let window = Window { start: EventTime::from_millis(0), end: EventTime::from_millis(10) };
-        PaneTable::new(window, &[0, 7], true)
+        PaneTable::new(window, &Arc::new(Layout::with_extra(&[], &[7])), true)
     }
 
     #[test]
@@ -333,12 +353,12 @@ mod tests {
             for key in &keys {
                 let (row, new) = table.find_or_insert(key, key_hash(key));
                 prop_assert_eq!(new, !model.contains_key(key));
-                table.row_mut(row)[0] += 1;
+                table.words_mut(row)[0] += 1;
                 *model.entry(key.clone()).or_insert(0_u64) += 1;
             }
             prop_assert_eq!(table.len(), model.len());
             let found: Vec<(Vec<u8>, u64)> =
-                table.sorted_rows().into_iter().map(|row| (table.key(row).to_vec(), table.row(row)[0])).collect();
+                table.sorted_rows().into_iter().map(|row| (table.key(row).to_vec(), table.row(row).events())).collect();
             prop_assert_eq!(found, model.into_iter().collect::<Vec<_>>());
             prop_assert_eq!(table.take_dirty().len(), table.len());
             prop_assert_eq!(table.take_dirty().len(), 0);

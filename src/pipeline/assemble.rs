@@ -26,13 +26,16 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, plan: &ParsePlan) ->
             kind: plan.values.get(column).and_then(|value| value.input).unwrap_or(InputType::Int),
             column,
         });
-        AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input }
+        AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input, defined: None }
     });
     OperatorSpec {
         name: window.name.clone(),
-        windows: window.windows,
+        windows: window.windows.clone(),
         allowed_lateness: window.allowed_lateness,
         mode: window.mode,
+        retractions: window.retractions,
+        time: window.time,
+        advance: window.advance,
         trigger: window.trigger,
         accumulation: window.accumulation,
         aggregates: aggregates.collect(),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::WindowStore;
-use crate::aggregate::{Layout, read_payload, write_payload};
+use crate::aggregate::Layout;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
-use crate::operator::OperatorSpec;
+use crate::operator::{OperatorSpec, RowBuffer};
 use crate::state::{FamilySpec, PaneMerge};
 
 /// Share of the memory budget for panes in memory; the rest is for the state database and for panes on their way.
@@ -130,6 +130,12 @@ impl WindowStoreBuilder {
                     "name each differently",
                 );
             }
+            if let Err(why) = spec.check() {
+                return invalid(
+                    format!("window cannot be: name={} {why}", spec.name),
+                    "change its definition",
+                );
+            }
             if spec.aggregates.is_empty() {
                 return invalid(format!("window computes nothing: name={}", spec.name), "add an aggregate");
             }
@@ -148,13 +154,13 @@ impl WindowStoreBuilder {
 
 /// The column family of an operator.
 pub(crate) fn family(spec: &OperatorSpec) -> FamilySpec {
-    let merge = RowMerge { layout: Layout::new(&spec.aggregates), fires_once: spec.fires_once() };
-    FamilySpec { name: spec.name.clone(), allowed_lateness: spec.allowed_lateness, merge: Arc::new(merge) }
+    let merge = RowMerge { layout: Arc::new(spec.layout()), fires_once: spec.fires_once() };
+    FamilySpec { name: spec.name.clone(), allowed_lateness: spec.retention(), merge: Arc::new(merge) }
 }
 
 /// Merges stored rows of one operator.
 struct RowMerge {
-    layout: Layout,
+    layout: Arc<Layout>,
     fires_once: bool,
 }
 
@@ -164,13 +170,13 @@ impl PaneMerge for RowMerge {
         if !self.fires_once {
             return false;
         }
-        let (mut row, mut other) = (self.layout.identity().to_vec(), self.layout.identity().to_vec());
-        if read_payload(base, &mut row).is_err() || read_payload(operand, &mut other).is_err() {
+        let (mut row, mut other) = (RowBuffer::new(&self.layout), RowBuffer::new(&self.layout));
+        if row.push_payload(&[], base).is_err() || other.push_payload(&[], operand).is_err() {
             return false;
         }
-        self.layout.merge(&mut row, &other);
+        row.row_mut(0).merge(other.row(0));
         base.clear();
-        write_payload(&row, base);
+        row.row(0).write_payload(base);
         true
     }
 }

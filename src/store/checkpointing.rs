@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::fault;
 use crate::operator::{PartitionId, PartitionProgress, Spilled};
-use crate::state::{EvictStats, LinkedFile, StateDb};
+use crate::state::{EvictStats, FamilyId, LinkedFile, StateDb};
 
 /// Called once the checkpoint is durable, with the permit to publish its staged output. When it fails, the
 /// checkpoint stands, and its output is published when the store is opened again.
@@ -220,7 +220,7 @@ impl CheckpointJob {
             partitions: self.partitions,
             watermark: self.watermark,
             horizon: db.horizon(),
-            operators: self.operators,
+            operators: operators_with_horizons(db, &self.operators)?,
             files: linked.files.into_iter().map(file_facts).collect(),
             staged: self.staged,
             counters: self.counters,
@@ -235,7 +235,9 @@ impl CheckpointJob {
         let output = split();
         // Only now: the checkpoint that holds this watermark is durable, and what it closed is delivered.
         pass("evict.before")?;
-        db.set_horizon(self.watermark);
+        for (index, operator) in self.operators.iter().enumerate() {
+            db.set_family_horizon(FamilyId(index), operator.watermark)?;
+        }
         let evicted = db.evict()?;
         pass("evict.after")?;
         let plan = self.directory.retention_plan(&Keep { last: self.retain, pinned: Default::default() })?;
@@ -257,6 +259,14 @@ impl CheckpointJob {
             retired,
         })
     }
+}
+
+/// The operators with the horizons that their families had while the files of the checkpoint were made.
+fn operators_with_horizons(db: &StateDb, operators: &[OperatorState]) -> Result<Vec<OperatorState>> {
+    let with_horizon = |(index, operator): (usize, &OperatorState)| {
+        Ok(OperatorState { horizon: db.family_horizon(FamilyId(index))?, ..operator.clone() })
+    };
+    operators.iter().enumerate().map(with_horizon).collect()
 }
 
 fn file_facts(file: LinkedFile) -> FileFacts {

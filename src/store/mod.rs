@@ -18,10 +18,10 @@ use std::sync::Arc;
 use crate::checkpoint::{Position, SourceIdentity, StateDirectory};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::Watermark;
+use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Emit, EventBatch, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress, WatermarkTracker,
-    WindowOperator,
+    Advance, Emit, EventBatch, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress, TimeDomain,
+    WatermarkTracker, WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
@@ -83,6 +83,8 @@ pub struct WindowStore {
     tracker: WatermarkTracker,
     partitions: Vec<Partition>,
     marks: Marks,
+    // What operators that advance by batches will have reached at the end of the batch.
+    batch_watermark: Watermark,
     clock: Arc<dyn Clock>,
     writer: Writer,
     restored: Option<Restored>,
@@ -184,11 +186,42 @@ impl WindowStore {
         for &index in self.marks.out_of_range() {
             emit.out_of_range(batch, index as usize)?;
         }
+        let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
         for operator in &mut self.operators {
+            if operator.spec().time == TimeDomain::Processing {
+                operator.tick(now, &mut panes, emit)?;
+            }
             operator.process(batch, &self.marks, &mut panes, emit)?;
         }
         self.make_room()
+    }
+
+    /// Ends a batch, for operators that advance by batches ([`Advance::Batch`]): they emit what it changed and what
+    /// the watermark, as it was when the batch began, has closed. What was processed since the last call is the
+    /// batch; it may be nothing. Other operators take no notice.
+    ///
+    /// Make checkpoints of such operators between batches only.
+    ///
+    /// # Errors
+    /// As [`WindowStore::process`].
+    pub fn end_batch(&mut self, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
+        let reached = std::mem::replace(&mut self.batch_watermark, spark_watermark(self.tracker.current()));
+        self.guarded(|store| {
+            let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
+            for operator in &mut store.operators {
+                if operator.spec().advance == Advance::Batch {
+                    operator.end_batch(reached, &mut panes, emit)?;
+                }
+            }
+            store.make_room()
+        })
+    }
+
+    /// The watermark that operators advancing by batches reach at the end of this one.
+    #[must_use]
+    pub fn batch_watermark(&self) -> Watermark {
+        self.batch_watermark
     }
 
     /// Refuses a batch whose columns do not fit, before any of it is counted.
@@ -237,7 +270,15 @@ impl WindowStore {
         emit: &mut dyn Emit<Error = Error>,
     ) -> Result<()> {
         let watermark = self.tracker.tick(self.clock.monotonic(), has_backlog);
-        self.advance(watermark, emit)
+        self.advance(watermark, emit)?;
+        let now = EventTime::from_millis(self.clock.wall_millis());
+        self.guarded(|store| {
+            let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
+            for operator in &mut store.operators {
+                operator.tick(now, &mut panes, emit)?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes that `partition` was read to its end; it no longer holds the watermark back.
@@ -266,7 +307,11 @@ impl WindowStore {
         self.guarded(|store| {
             let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
             for operator in &mut store.operators {
-                operator.advance(watermark, &mut panes, emit)?;
+                let spec = operator.spec();
+                let follows = spec.time == TimeDomain::Event && spec.advance == Advance::Event;
+                if follows || watermark == Watermark::End {
+                    operator.advance(watermark, &mut panes, emit)?;
+                }
             }
             Ok(())
         })
@@ -344,4 +389,9 @@ impl WindowStore {
     pub fn state_stats(&self) -> Result<StateStats> {
         Ok(self.db.stats()?)
     }
+}
+
+/// The watermark as operators that advance by batches see it: it starts at 1970.
+fn spark_watermark(watermark: Watermark) -> Watermark {
+    watermark.max(Watermark::At(EventTime::from_millis(0)))
 }

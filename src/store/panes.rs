@@ -3,11 +3,11 @@
 use std::ops::Bound;
 
 use super::writer::Writer;
-use crate::aggregate::read_payload;
+use crate::aggregate::{PayloadError, RowMut};
 use crate::codec::PaneKey;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
-use crate::operator::{Panes, RowBuffer, SpillKind, Spilled};
+use crate::operator::{Ends, Panes, RowBuffer, SpillKind, Spilled};
 use crate::state::{FamilyId, StateDb, Stored};
 
 /// The state database as operators see it, with everything they handed to the writer before.
@@ -19,10 +19,10 @@ pub(super) struct StorePanes<'a> {
 impl Panes for StorePanes<'_> {
     type Error = Error;
 
-    fn load(&mut self, operator: usize, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<bool> {
+    fn load(&mut self, operator: usize, end: EventTime, key: &[u8], mut row: RowMut<'_>) -> Result<bool> {
         self.writer.wait_until_written()?;
         let Some(stored) = self.db.get(FamilyId(operator), PaneKey { end, key })? else { return Ok(false) };
-        decode(stored.get(), end, key, words)?;
+        decode(stored.get(), end, key, |payload| row.read_payload(payload))?;
         Ok(true)
     }
 
@@ -40,22 +40,25 @@ impl Panes for StorePanes<'_> {
             Some(key) => self.db.scan_after(family, PaneKey { end, key }, Bound::Included(end))?,
             None => self.db.scan(family, end..=end)?,
         };
-        let mut words = vec![0; rows.stride()];
         for _ in 0..limit {
             let Some((pane, stored)) = scan.next_pane()? else { break };
-            decode(stored, pane.end, pane.key, &mut words)?;
-            rows.push(pane.key, &words);
+            decode(stored, pane.end, pane.key, |payload| rows.push_payload(pane.key, payload))?;
         }
         Ok(())
     }
 
     fn put(&mut self, operator: usize, end: EventTime, rows: RowBuffer) -> Result<()> {
-        self.writer.write(operator, Spilled { end, kind: SpillKind::Put, rows })
+        self.writer.write(operator, Spilled { ends: Ends::One(end), kind: SpillKind::Put, rows })
     }
 }
 
-/// Reads a stored pane into `words`, or says which pane is damaged.
-pub(super) fn decode(stored: Stored<'_>, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<()> {
+/// Hands the payload of a stored pane to `read`, or says which pane is damaged.
+pub(super) fn decode(
+    stored: Stored<'_>,
+    end: EventTime,
+    key: &[u8],
+    read: impl FnOnce(&[u8]) -> std::result::Result<(), PayloadError>,
+) -> Result<()> {
     let damaged = |why: String| {
         let key = String::from_utf8_lossy(key);
         Error::new(
@@ -65,7 +68,7 @@ pub(super) fn decode(stored: Stored<'_>, end: EventTime, key: &[u8], words: &mut
         .with_remedy("run `floodmark inspect verify` on the checkpoints and restore one that holds")
     };
     match stored {
-        Stored::Pane(payload) => read_payload(payload, words).map_err(|error| damaged(error.to_string())),
+        Stored::Pane(payload) => read(payload).map_err(|error| damaged(error.to_string())),
         Stored::Damaged(_) => Err(damaged("its parts could not be merged".to_owned())),
     }
 }

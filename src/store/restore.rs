@@ -74,7 +74,7 @@ impl Restored {
 /// What a checkpoint says of an operator: enough to refuse another shape, and to read its panes without the code.
 pub(super) fn operator_state(operator: &WindowOperator) -> OperatorState {
     let spec = operator.spec();
-    let complete = operator.open_windows().all(|window| window.complete);
+    let complete = operator.open_windows().iter().all(|window| window.complete);
     OperatorState {
         name: spec.name.clone(),
         family: family(spec).column_family(),
@@ -82,6 +82,9 @@ pub(super) fn operator_state(operator: &WindowOperator) -> OperatorState {
         fingerprint: operator.layout().fingerprint(),
         state_version: STATE_VERSION,
         allowed_lateness: spec.allowed_lateness,
+        watermark: operator.watermark(),
+        // Set by the writer, which knows how far the database is.
+        horizon: Watermark::None,
         open_panes: complete.then(|| operator.resident_panes() as u64),
     }
 }
@@ -116,9 +119,11 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
             let manifest = verified.manifest();
             let progress = manifest.partitions.iter().map(progress_of);
             tracker.restore(manifest.watermark, progress, builder.clock.monotonic());
+            for (operator, state) in operators.iter_mut().zip(&manifest.operators) {
+                operator.restore(state.watermark);
+            }
             let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
-            let (panes_loaded, windows_stored) =
-                load_windows(&db, &mut operators, manifest.watermark, hot_bytes)?;
+            let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, hot_bytes)?;
             let published = directory.permit(&verified)?;
             (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
         }
@@ -132,7 +137,9 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
     });
     let partitions = partitions.collect();
     let db = Arc::new(db);
+    let batch_watermark = super::spark_watermark(tracker.current());
     Ok(WindowStore {
+        batch_watermark,
         writer: Writer::start(Arc::clone(&db))?,
         directory,
         db,
@@ -156,7 +163,9 @@ fn open_copy(
 ) -> Result<StateDb> {
     let work = directory.materialise(verified)?;
     let db = StateDb::open(&work, families, memory)?;
-    db.set_horizon(verified.manifest().horizon);
+    for (index, operator) in verified.manifest().operators.iter().enumerate() {
+        db.set_family_horizon(FamilyId(index), operator.horizon)?;
+    }
     let (found, expected) = (db.epoch()?, verified.manifest().epoch);
     if found != Some(expected) {
         return Err(Error::new(
@@ -216,35 +225,57 @@ fn difference(old: &OperatorState, new: &OperatorState) -> Option<String> {
 fn load_windows(
     db: &StateDb,
     operators: &mut [WindowOperator],
-    watermark: Watermark,
     hot_bytes_max: usize,
 ) -> Result<(usize, usize)> {
     let (mut loaded, mut stored) = (0, 0);
     for index in 0..operators.len() {
+        if operators[index].needs_resident_panes() {
+            loaded += load_all(db, &mut operators[index])?;
+            continue;
+        }
         let mut after = Bound::Unbounded;
         loop {
             let used: usize = operators.iter().map(WindowOperator::memory_bytes).sum();
             let operator = &mut operators[index];
-            let room = match operator.needs_resident_panes() {
-                true => usize::MAX,
-                false => hot_bytes_max.saturating_sub(used),
-            };
-            let Some((end, rows)) = load_window(db, operator, after, watermark, room)? else { break };
+            let room = hot_bytes_max.saturating_sub(used);
+            let Some((end, rows)) = load_window(db, operator, after, room)? else { break };
             after = Bound::Excluded(end);
             match rows {
                 Loaded::Expired => {}
                 Loaded::Rows(rows) => {
                     loaded += rows.len();
-                    operator.restore_window(end, watermark, Some(&rows));
+                    operator.restore_window(end, Some(&rows));
                 }
                 Loaded::TooMany => {
                     stored += 1;
-                    operator.restore_window(end, watermark, None);
+                    operator.restore_window(end, None);
                 }
             }
         }
     }
     Ok((loaded, stored))
+}
+
+/// Brings all live panes of an operator back into memory, in one scan.
+fn load_all(db: &StateDb, operator: &mut WindowOperator) -> Result<usize> {
+    let mut scan = db.scan(FamilyId(operator.index()), ..)?;
+    let mut rows = RowBuffer::new(operator.layout());
+    let (mut loaded, mut window) = (0, None);
+    while let Some((pane, stored)) = scan.next_pane()? {
+        if operator.is_expired(pane.end) {
+            continue;
+        }
+        if let Some(end) = window.replace(pane.end).filter(|end| *end != pane.end) {
+            operator.restore_window(end, Some(&rows));
+            rows.clear();
+        }
+        decode(stored, pane.end, pane.key, |payload| rows.push_payload(pane.key, payload))?;
+        loaded += 1;
+    }
+    if let Some(end) = window {
+        operator.restore_window(end, Some(&rows));
+    }
+    Ok(loaded)
 }
 
 enum Loaded {
@@ -258,28 +289,24 @@ fn load_window(
     db: &StateDb,
     operator: &WindowOperator,
     after: Bound<EventTime>,
-    watermark: Watermark,
     room: usize,
 ) -> Result<Option<(EventTime, Loaded)>> {
-    let spec = operator.spec();
     let mut scan = db.scan(FamilyId(operator.index()), (after, Bound::Unbounded))?;
-    let mut words = vec![0; operator.stride()];
-    let mut rows = RowBuffer::new(operator.stride());
+    let mut rows = RowBuffer::new(operator.layout());
     let mut window = None;
     while let Some((pane, pane_value)) = scan.next_pane()? {
         let end = *window.get_or_insert(pane.end);
         if pane.end != end {
             break;
         }
-        if watermark.expired(end, spec.allowed_lateness) {
+        if operator.is_expired(end) {
             // Closed before the checkpoint; the horizon had not come so far yet.
             return Ok(Some((end, Loaded::Expired)));
         }
-        if rows.len() * operator.bytes_per_pane(pane.key.len()) > room {
+        if rows.len() * operator.bytes_per_pane(pane.key.len()) + rows.sketch_bytes() > room {
             return Ok(Some((end, Loaded::TooMany)));
         }
-        decode(pane_value, end, pane.key, &mut words)?;
-        rows.push(pane.key, &words);
+        decode(pane_value, end, pane.key, |payload| rows.push_payload(pane.key, payload))?;
     }
     Ok(window.map(|end| (end, Loaded::Rows(rows))))
 }

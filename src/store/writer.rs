@@ -8,7 +8,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::checkpointing::{CheckpointJob, CheckpointReport};
-use crate::aggregate::write_payload;
 use crate::codec::PaneKey;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{SpillKind, Spilled};
@@ -18,6 +17,8 @@ use crate::state::{FamilyId, StateDb, Write};
 const JOBS_WAITING_MAX: usize = 2;
 /// Rows encoded and written in one go.
 const ROWS_AT_ONCE: usize = 1 << 18;
+/// Bytes of encoded rows after which they are written, however few they are.
+const BYTES_AT_ONCE: usize = 64 << 20;
 
 enum Job {
     Write { operator: usize, spilled: Spilled },
@@ -184,14 +185,23 @@ fn run(db: &StateDb, jobs: &Receiver<Job>, done: &SyncSender<CheckpointReport>, 
     }
 }
 
-/// Writes rows of one operator, of windows in ascending order of end. Returns how many.
+/// Writes rows of one operator. Returns how many. Spilled runs of one kind come in ascending order of end; a run of
+/// another kind starts anew.
 pub(super) fn write_rows(db: &StateDb, operator: usize, spilled: &[Spilled]) -> Result<usize> {
     let mut chunk = Chunk::default();
     let mut written = 0;
+    let mut kind = None;
     for window in spilled {
-        for row in window.rows.sorted() {
+        // What is deleted may be put again right after.
+        if kind
+            .replace(window.kind)
+            .is_some_and(|before| (before == SpillKind::Delete) != (window.kind == SpillKind::Delete))
+        {
+            written += chunk.write(db, operator)?;
+        }
+        for row in window.sorted() {
             chunk.push(window, row as usize);
-            if chunk.rows.len() == ROWS_AT_ONCE {
+            if chunk.rows.len() == ROWS_AT_ONCE || chunk.payloads.len() >= BYTES_AT_ONCE {
                 written += chunk.write(db, operator)?;
             }
         }
@@ -202,14 +212,17 @@ pub(super) fn write_rows(db: &StateDb, operator: usize, spilled: &[Spilled]) -> 
 /// Rows with their payloads encoded, about to be written.
 #[derive(Default)]
 struct Chunk<'a> {
-    rows: Vec<(&'a Spilled, usize)>,
+    // Window, row, and where its payload ends.
+    rows: Vec<(&'a Spilled, usize, usize)>,
     payloads: Vec<u8>,
 }
 
 impl<'a> Chunk<'a> {
     fn push(&mut self, window: &'a Spilled, row: usize) {
-        self.rows.push((window, row));
-        write_payload(window.rows.row(row), &mut self.payloads);
+        if window.kind != SpillKind::Delete {
+            window.rows.row(row).write_payload(&mut self.payloads);
+        }
+        self.rows.push((window, row, self.payloads.len()));
     }
 
     fn write(&mut self, db: &StateDb, operator: usize) -> Result<usize> {
@@ -217,17 +230,17 @@ impl<'a> Chunk<'a> {
         if count == 0 {
             return Ok(0);
         }
-        // All rows of an operator have the same width.
-        let width = self.payloads.len() / count;
-        let entries =
-            self.rows.iter().zip(self.payloads.chunks_exact(width)).map(|((window, row), payload)| {
-                let pane = PaneKey { end: window.end, key: window.rows.key(*row) };
-                let write = match window.kind {
-                    SpillKind::Put => Write::Put(payload),
-                    SpillKind::Merge => Write::Merge(payload),
-                };
-                (pane, write)
-            });
+        let mut start = 0;
+        let entries = self.rows.iter().map(|&(window, row, end)| {
+            let payload = &self.payloads[std::mem::replace(&mut start, end)..end];
+            let pane = PaneKey { end: window.end(row), key: window.rows.key(row) };
+            let write = match window.kind {
+                SpillKind::Put => Write::Put(payload),
+                SpillKind::Merge => Write::Merge(payload),
+                SpillKind::Delete => Write::Delete,
+            };
+            (pane, write)
+        });
         db.write_sorted(FamilyId(operator), entries, count)?;
         self.rows.clear();
         self.payloads.clear();

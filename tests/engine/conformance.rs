@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark::aggregate::{AggregateSpec, Function, InputType, Value};
+use floodmark::aggregate::{AggregateSpec, Function, InputType, RowMut, RowRef, Value};
 use floodmark::event_time::{EventTime, Span, Tumbling, Watermark};
 use floodmark::operator::{
     Accumulation, Emit, EventBatch, KeyColumn, LateEvent, Marks, Mode, OperatorSpec, Panes, PartitionId,
@@ -70,14 +70,14 @@ fn operator(settings: &Json) -> Option<WindowOperator> {
 
 /// Keeps evicted panes in a sorted map, as the state database would.
 #[derive(Default)]
-struct ModelPanes(std::collections::BTreeMap<(EventTime, Vec<u8>), Vec<u64>>);
+struct ModelPanes(std::collections::BTreeMap<(EventTime, Vec<u8>), Vec<u8>>);
 
 impl Panes for ModelPanes {
     type Error = String;
 
-    fn load(&mut self, _: usize, end: EventTime, key: &[u8], words: &mut [u64]) -> Result<bool, String> {
+    fn load(&mut self, _: usize, end: EventTime, key: &[u8], mut row: RowMut<'_>) -> Result<bool, String> {
         let Some(found) = self.0.get(&(end, key.to_vec())) else { return Ok(false) };
-        words.copy_from_slice(found);
+        row.read_payload(found).map_err(|error| error.to_string())?;
         Ok(true)
     }
 
@@ -91,13 +91,15 @@ impl Panes for ModelPanes {
     ) -> Result<(), String> {
         let of_window = self.0.iter().filter(|((window, _), _)| *window == end);
         let from_key = of_window.filter(|((_, key), _)| after.is_none_or(|after| key.as_slice() > after));
-        from_key.take(limit).for_each(|((_, key), words)| rows.push(key, words));
+        for ((_, key), payload) in from_key.take(limit) {
+            rows.push_payload(key, payload).map_err(|error| error.to_string())?;
+        }
         Ok(())
     }
 
     fn put(&mut self, _: usize, end: EventTime, rows: RowBuffer) -> Result<(), String> {
         for row in 0..rows.len() {
-            self.0.insert((end, rows.key(row).to_vec()), rows.row(row).to_vec());
+            self.0.insert((end, rows.key(row).to_vec()), payload(rows.row(row)));
         }
         Ok(())
     }
@@ -105,20 +107,24 @@ impl Panes for ModelPanes {
 
 impl ModelPanes {
     fn take_in(&mut self, operator: &WindowOperator, spilled: Spilled) {
-        for row in 0..spilled.rows.len() {
-            let pane = (spilled.end, spilled.rows.key(row).to_vec());
-            let words = spilled.rows.row(row);
-            match spilled.kind {
-                SpillKind::Put => {
-                    self.0.insert(pane, words.to_vec());
-                }
-                SpillKind::Merge => {
-                    let identity = operator.layout().identity().to_vec();
-                    operator.layout().merge(self.0.entry(pane).or_insert(identity), words);
-                }
+        for index in 0..spilled.rows.len() {
+            let pane = (spilled.end, spilled.rows.key(index).to_vec());
+            let mut together = RowBuffer::new(operator.layout());
+            together.push(&pane.1, spilled.rows.row(index));
+            if let (SpillKind::Merge, Some(before)) = (spilled.kind, self.0.get(&pane)) {
+                together.push_payload(&pane.1, before).unwrap();
+                let before = together.clone();
+                together.row_mut(0).merge(before.row(1));
             }
+            self.0.insert(pane, payload(together.row(0)));
         }
     }
+}
+
+fn payload(row: RowRef<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row.write_payload(&mut bytes);
+    bytes
 }
 
 #[derive(Default)]
@@ -282,12 +288,14 @@ impl Run {
         let watermark = self.tracker.current();
         let spec = self.operator.spec().clone();
         let mut rows = Vec::new();
-        for ((end, key), words) in &self.panes.0 {
+        for ((end, key), payload) in &self.panes.0 {
             if watermark.expired(*end, spec.allowed_lateness) {
                 continue;
             }
             let mut values = Vec::new();
-            self.operator.layout().finish(&words[..self.operator.layout().words()], &mut values);
+            let mut row = RowBuffer::new(self.operator.layout());
+            row.push_payload(key, payload).unwrap();
+            row.row(0).finish(&mut values);
             rows.push(json!({
                 "key": std::str::from_utf8(key).unwrap(),
                 "window_start": spec.windows.window_ending(*end).start.as_millis(),

@@ -5,6 +5,7 @@
 //! panes out of memory and back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::OpenWindow;
 use crate::aggregate::{Layout, Touch};
@@ -26,9 +27,8 @@ const WARMED_EVENTS: usize = 64;
 pub(super) struct AlignedOperator {
     pub(super) index: usize,
     pub(super) spec: OperatorSpec,
-    pub(super) layout: Layout,
-    // Identity row: that of the layout, and the history words of a pane that may fire more than once.
-    pub(super) identity: Box<[u64]>,
+    // With the history words of a pane that may fire more than once.
+    pub(super) layout: Arc<Layout>,
     pub(super) fires_once: bool,
     // Windows overlap and each holds its own panes.
     replicates: bool,
@@ -63,17 +63,12 @@ pub(super) struct AlignedOperator {
 
 impl AlignedOperator {
     pub(super) fn new(index: usize, spec: OperatorSpec) -> Self {
-        let layout = Layout::new(&spec.aggregates);
+        let layout = Arc::new(spec.layout());
         let fires_once = spec.fires_once();
-        let mut identity = layout.identity().to_vec();
-        if !fires_once {
-            identity.extend_from_slice(&History::NEW);
-        }
         let sliced = spec.shares_slices();
         Self {
             index,
             layout,
-            identity: identity.into(),
             fires_once,
             replicates: spec.windows.overlap() && !sliced,
             sliced,
@@ -98,17 +93,15 @@ impl AlignedOperator {
     }
 
     pub(super) fn bytes_per_pane(&self, key_bytes: usize) -> usize {
-        PaneTable::bytes_per_row(self.stride(), key_bytes)
-    }
-
-    pub(super) fn stride(&self) -> usize {
-        self.identity.len()
+        PaneTable::bytes_per_row(self.layout.stride(), key_bytes)
     }
 
     #[inline]
     pub(super) fn reaches(&self, time: EventTime) -> bool {
         self.spec.time == TimeDomain::Processing
-            || self.recent.is_some_and(|(piece, _)| piece.start <= time && time < piece.end && !self.replicates)
+            || self
+                .recent
+                .is_some_and(|(piece, _)| piece.start <= time && time < piece.end && !self.replicates)
             || self.spec.windows.reaches(time)
     }
 
@@ -289,7 +282,7 @@ impl AlignedOperator {
     pub(super) fn open(&mut self, piece: Window, complete: bool) -> usize {
         let table = match self.spare.take() {
             Some(spare) => spare.reused_for(piece, complete),
-            None => PaneTable::new(piece, &self.identity, complete),
+            None => PaneTable::new(piece, &self.layout, complete),
         };
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.tables.push(None);
@@ -315,9 +308,7 @@ impl AlignedOperator {
     pub(super) fn settle(&mut self, batch: &EventBatch) {
         for at in self.touched.drain(..) {
             if let Some(table) = &mut self.tables[at] {
-                let (words, touches) = table.words_and_touches();
-                self.layout.update(words, self.identity.len(), touches, batch);
-                table.touches.clear();
+                table.settle(batch);
             }
         }
     }
@@ -329,7 +320,10 @@ impl AlignedOperator {
         if let Some(window) = last {
             return self.emit_late(event, window, emit);
         }
-        let moment = Window { start: event.time, end: EventTime::from_millis(event.time.as_millis().saturating_add(1)) };
+        let moment = Window {
+            start: event.time,
+            end: EventTime::from_millis(event.time.as_millis().saturating_add(1)),
+        };
         if self.expired(moment.end, event.before) { self.emit_late(event, moment, emit) } else { Ok(()) }
     }
 
@@ -346,7 +340,12 @@ impl AlignedOperator {
         Ok(())
     }
 
-    fn emit_late<E>(&self, event: Event<'_>, window: Window, emit: &mut dyn Emit<Error = E>) -> Result<(), E> {
+    fn emit_late<E>(
+        &self,
+        event: Event<'_>,
+        window: Window,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
         let limit = window.end.saturating_add(self.spec.allowed_lateness);
         let behind = |now: EventTime| now.as_millis().saturating_sub(limit.as_millis());
         let late_by_ms = event.before.instant().map_or(i64::MAX, behind);
@@ -371,7 +370,7 @@ impl AlignedOperator {
             let open = self.open_table(table);
             (open.window, open.closed)
         };
-        let mut history = History::of(self.open_table(table).row(row));
+        let mut history = History::of(self.open_table(table).words(row));
         history.since_fire = history.since_fire.saturating_add(1);
         let first_change = history.since_fire == 1;
         let repeat = if closed { self.spec.trigger.late() } else { self.spec.trigger.early() };
@@ -389,7 +388,7 @@ impl AlignedOperator {
             }
             (Mode::Append, Repeat::Never | Repeat::Interval(_)) => false,
         };
-        history.store(self.open_table(table).row_mut(row));
+        history.store(self.open_table(table).words_mut(row));
         if fires {
             self.settle(event.batch);
             return self.fire_rows(table, &[row], window, event.before, emit);

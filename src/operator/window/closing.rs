@@ -1,11 +1,12 @@
 //! What time does to aligned windows: the watermark closes, fires and expires them, the wall clock emits what waits.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::aligned::AlignedOperator;
 use super::cursor::Cursor;
 use super::{instant_after, last_instant};
-use crate::aggregate::Layout;
+use crate::aggregate::{Layout, RowRef};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{Firing, History};
 use crate::operator::table::{PaneTable, key_hash};
@@ -44,7 +45,11 @@ impl AlignedOperator {
     ) -> Result<(), E> {
         self.watermark = self.watermark.max(watermark);
         if self.spec.mode == Mode::Complete {
-            return if watermark == Watermark::End { self.emit_everything(watermark, panes, emit) } else { Ok(()) };
+            return if watermark == Watermark::End {
+                self.emit_everything(watermark, panes, emit)
+            } else {
+                Ok(())
+            };
         }
         while let Some(action) = self.next_action(watermark) {
             match action {
@@ -144,7 +149,7 @@ impl AlignedOperator {
         let Some(&table) = self.by_end.get(&end) else { return Ok(()) };
         let open = self.open_table(table);
         let window = open.window;
-        let waiting = rows.into_iter().filter(|&row| History::of(open.row(row)).since_fire > 0);
+        let waiting = rows.into_iter().filter(|&row| History::of(open.words(row)).since_fire > 0);
         let rows = open.sort_by_key(waiting);
         self.fire_rows(table, &rows, window, watermark, emit)
     }
@@ -269,9 +274,9 @@ impl AlignedOperator {
         for row in rows {
             let next = instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis);
             let next = self.plan_boundary(table, row, next);
-            let mut history = History::of(self.open_table(table).row(row));
+            let mut history = History::of(self.open_table(table).words(row));
             history.next_boundary = next;
-            history.store(self.open_table(table).row_mut(row));
+            history.store(self.open_table(table).words_mut(row));
         }
         Ok(())
     }
@@ -314,7 +319,7 @@ impl AlignedOperator {
         let filled: Vec<u32>;
         let mut rows = rows;
         if self.spec.accumulation == Accumulation::Discarding {
-            filled = rows.iter().copied().filter(|&row| self.layout.rows(open.row(row)) > 0).collect();
+            filled = rows.iter().copied().filter(|&row| open.row(row).events() > 0).collect();
             rows = &filled;
         }
         let emitted =
@@ -347,7 +352,7 @@ impl AlignedOperator {
                     Which::All => open.sorted_rows(),
                     Which::Changed => {
                         let rows = 0..open.len() as u32;
-                        open.sort_by_key(rows.filter(|&row| History::of(open.row(row)).since_fire > 0))
+                        open.sort_by_key(rows.filter(|&row| History::of(open.words(row)).since_fire > 0))
                     }
                 };
                 self.fire_rows(table, &rows, window, watermark, emit)
@@ -367,13 +372,13 @@ impl AlignedOperator {
     ) -> Result<(), E> {
         let mut whole = match self.scratch.take() {
             Some(scratch) => scratch.reused_for(window, true),
-            None => PaneTable::new(window, &self.identity, true),
+            None => PaneTable::new(window, &self.layout, true),
         };
         for slice in tables.iter().filter_map(|&table| self.tables[table].as_ref()) {
             for row in 0..slice.len() as u32 {
                 let key = slice.key(row);
                 let (into, _) = whole.find_or_insert(key, key_hash(key));
-                self.layout.merge(whole.row_mut(into), slice.row(row));
+                whole.row_mut(into).merge(slice.row(row));
             }
         }
         let rows = whole.sorted_rows();
@@ -399,56 +404,71 @@ impl AlignedOperator {
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
         let limit = (SCAN_ROWS / tables.len().max(1)).max(SCAN_ROWS_MIN);
-        let mut cursors: Vec<Cursor> = Vec::with_capacity(tables.len());
-        for &table in tables {
-            let stride = self.stride();
-            cursors.push(Cursor::new(table, self.open_table(table), stride, limit));
-        }
-        let (mut key, mut merged) = (Vec::new(), Vec::new());
-        let mut chunk = Chunk::new(self.stride());
-        loop {
-            let mut found = false;
-            for cursor in &mut cursors {
-                cursor.refill(self.index, panes)?;
-                let Some(open) = &self.tables[cursor.table] else { continue };
-                if let Some(head) = cursor.head(open)
-                    && (!found || head < key.as_slice())
-                {
-                    found = true;
-                    key.clear();
-                    key.extend_from_slice(head);
-                }
-            }
-            if !found {
-                break;
-            }
-            merged.clear();
-            merged.extend_from_slice(&self.identity);
-            let mut resident = None;
-            for cursor in &mut cursors {
-                let Some(open) = &self.tables[cursor.table] else { continue };
-                let stored = cursor.take_stored(&key, |row| {
-                    if self.fires_once { self.layout.merge(&mut merged, row) } else { merged.copy_from_slice(row) }
-                });
-                debug_assert!(!stored || !open.complete);
-                if let Some(row) = cursor.take_resident(&key, open) {
-                    // A pane that may fire more than once was read before it changed: the row is all of it.
-                    if self.fires_once {
-                        self.layout.merge(&mut merged, open.row(row));
-                    } else {
-                        merged.copy_from_slice(open.row(row));
-                    }
-                    resident = Some(row);
-                }
-            }
-            if which == Which::All || History::of(&merged).since_fire > 0 {
-                chunk.push(resident, &key, &merged);
+        let layout = Arc::clone(&self.layout);
+        let mut cursors: Vec<Cursor> =
+            tables.iter().map(|&table| Cursor::new(table, self.open_table(table), &layout, limit)).collect();
+        let mut key = Vec::new();
+        let mut chunk = Chunk::new(&layout);
+        while self.next_key(&mut cursors, &mut key, panes)? {
+            let resident = self.put_together(&mut cursors, &key, &mut chunk.rows);
+            if which == Which::All || History::of(chunk.rows.row(chunk.rows.len() - 1).words()).since_fire > 0
+            {
+                chunk.resident.push(resident);
+            } else {
+                chunk.rows.pop();
             }
             if chunk.rows.len() >= SCAN_ROWS {
-                self.emit_chunk(std::mem::replace(&mut chunk, Chunk::new(self.stride())), tables, window, watermark, panes, emit)?;
+                let full = std::mem::replace(&mut chunk, Chunk::new(&layout));
+                self.emit_chunk(full, tables, window, watermark, panes, emit)?;
             }
         }
         self.emit_chunk(chunk, tables, window, watermark, panes, emit)
+    }
+
+    /// The smallest key that no cursor has passed. False at the end.
+    fn next_key<E>(
+        &self,
+        cursors: &mut [Cursor],
+        key: &mut Vec<u8>,
+        panes: &mut dyn Panes<Error = E>,
+    ) -> Result<bool, E> {
+        let mut found = false;
+        for cursor in cursors {
+            cursor.refill(self.index, panes)?;
+            let Some(open) = &self.tables[cursor.table] else { continue };
+            if let Some(head) = cursor.head(open)
+                && (!found || head < key.as_slice())
+            {
+                found = true;
+                key.clear();
+                key.extend_from_slice(head);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Appends the pane of `key` to `rows`, from all places where the cursors find parts of it. Returns its row in
+    /// memory, if it has one.
+    fn put_together(&self, cursors: &mut [Cursor], key: &[u8], rows: &mut RowBuffer) -> Option<u32> {
+        rows.push_identity(key);
+        let at = rows.len() - 1;
+        let mut resident = None;
+        for cursor in cursors {
+            let Some(open) = &self.tables[cursor.table] else { continue };
+            if let Some(stored) = cursor.take_stored(key) {
+                if self.fires_once { rows.row_mut(at).merge(stored) } else { rows.row_mut(at).assign(stored) }
+            }
+            if let Some(row) = cursor.take_resident(key, open) {
+                // A pane that may fire more than once was read before it changed: the row is all of it.
+                if self.fires_once {
+                    rows.row_mut(at).merge(open.row(row))
+                } else {
+                    rows.row_mut(at).assign(open.row(row))
+                }
+                resident = Some(row);
+            }
+        }
+        resident
     }
 
     /// Emits a chunk, and writes back what the firing changed in panes that may fire again.
@@ -462,7 +482,7 @@ impl AlignedOperator {
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
         if self.spec.accumulation == Accumulation::Discarding {
-            chunk.keep_filled(&self.layout);
+            chunk.keep_filled();
         }
         if chunk.rows.is_empty() {
             return Ok(());
@@ -474,7 +494,7 @@ impl AlignedOperator {
         }
         let mut open = self.tables[table].take().expect("a firing table is open");
         let firing = self.firing(window, watermark);
-        let mut changed = RowBuffer::new(self.stride());
+        let mut changed = RowBuffer::new(&self.layout);
         for (index, resident) in chunk.resident.iter().enumerate() {
             match resident {
                 Some(row) => firing.settle(open.row_mut(*row)),
@@ -540,19 +560,19 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn new(stride: usize) -> Self {
-        Self { rows: RowBuffer::new(stride), resident: Vec::new() }
+    fn new(layout: &Arc<Layout>) -> Self {
+        Self { rows: RowBuffer::new(layout), resident: Vec::new() }
     }
 
-    fn push(&mut self, resident: Option<u32>, key: &[u8], row: &[u64]) {
+    fn push(&mut self, resident: Option<u32>, key: &[u8], row: RowRef<'_>) {
         self.rows.push(key, row);
         self.resident.push(resident);
     }
 
-    fn keep_filled(&mut self, layout: &Layout) {
-        let mut filled = Self::new(self.rows.stride());
+    fn keep_filled(&mut self) {
+        let mut filled = Self::new(self.rows.layout());
         for (index, &resident) in self.resident.iter().enumerate() {
-            if layout.rows(self.rows.row(index)) > 0 {
+            if self.rows.row(index).events() > 0 {
                 filled.push(resident, self.rows.key(index), self.rows.row(index));
             }
         }

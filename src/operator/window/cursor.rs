@@ -1,8 +1,10 @@
 //! Walks the panes of one piece in key order, wherever they are: in its table, in the state database, or in both.
 
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
+use crate::aggregate::{Layout, RowRef};
 use crate::event_time::EventTime;
 use crate::operator::table::PaneTable;
 use crate::operator::{Panes, RowBuffer};
@@ -23,12 +25,12 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// At the first pane of the piece whose panes in memory are in `open`; reads `limit` stored panes at once.
-    pub(super) fn new(table: usize, open: &PaneTable, stride: usize, limit: usize) -> Self {
+    pub(super) fn new(table: usize, open: &PaneTable, layout: &Arc<Layout>, limit: usize) -> Self {
         Self {
             table,
             end: open.window.end,
             resident: open.sorted_rows().into_iter().peekable(),
-            stored: RowBuffer::new(stride),
+            stored: RowBuffer::new(layout),
             next_stored: 0,
             after: None,
             more: !open.complete,
@@ -59,14 +61,13 @@ impl Cursor {
         }
     }
 
-    /// Hands the stored pane of `key` to `take`, if that is the next. Says whether it was.
-    pub(super) fn take_stored(&mut self, key: &[u8], take: impl FnOnce(&[u64])) -> bool {
+    /// Takes the stored pane of `key`, if that is the next.
+    pub(super) fn take_stored(&mut self, key: &[u8]) -> Option<RowRef<'_>> {
         if self.next_stored >= self.stored.len() || self.stored.key(self.next_stored) != key {
-            return false;
+            return None;
         }
-        take(self.stored.row(self.next_stored));
         self.next_stored += 1;
-        true
+        Some(self.stored.row(self.next_stored - 1))
     }
 
     /// Takes the row in memory of `key`, if that is the next.

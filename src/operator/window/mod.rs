@@ -6,9 +6,12 @@
 mod aligned;
 mod closing;
 mod cursor;
+mod rows;
 mod session;
 mod session_time;
 mod spill;
+
+use std::sync::Arc;
 
 use aligned::AlignedOperator;
 use session::SessionOperator;
@@ -82,15 +85,8 @@ impl WindowOperator {
 
     /// The accumulators of its panes.
     #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Arc<Layout> {
         either!(self, inner => &inner.layout)
-    }
-
-    /// Words in a stored row: those of the layout, one for the start of a session, two more for a pane that may fire
-    /// more than once.
-    #[must_use]
-    pub fn stride(&self) -> usize {
-        either!(self, inner => inner.stride())
     }
 
     /// The window of a stored row, whose window, or slice, ends at `end`.
@@ -137,7 +133,7 @@ impl WindowOperator {
         either!(self, inner => inner.memory_bytes())
     }
 
-    /// About how many bytes of memory a pane with a key of `key_bytes` takes.
+    /// About how many bytes of memory a pane with a key of `key_bytes` takes, without states of variable size.
     #[must_use]
     pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {
         either!(self, inner => inner.bytes_per_pane(key_bytes))

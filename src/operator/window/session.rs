@@ -5,9 +5,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
-use super::spill::{Ends, SpillKind, Spilled};
 use super::OpenWindow;
+use super::rows::Rows;
+use super::spill::{Ends, SpillKind, Spilled};
 use crate::aggregate::{Layout, Touch};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{HISTORY_WORDS, History};
@@ -48,9 +50,8 @@ pub(super) struct SessionOperator {
     pub(super) index: usize,
     pub(super) spec: OperatorSpec,
     gap: Span,
-    pub(super) layout: Layout,
-    // Words of the layout, the start of the session, and the history of a pane that may fire more than once.
-    identity: Box<[u64]>,
+    // With a word for the start of the session, and the history words of a pane that may fire more than once.
+    pub(super) layout: Arc<Layout>,
     pub(super) fires_once: bool,
     // How far the watermark has come here.
     pub(super) watermark: Watermark,
@@ -61,7 +62,7 @@ pub(super) struct SessionOperator {
     pub(super) keys: PaneTable,
     idle_keys: usize,
     pub(super) sessions: Vec<Session>,
-    pub(super) words: Vec<u64>,
+    pub(super) rows: Rows,
     vacant: Vec<u32>,
     dirty: Vec<u32>,
     // Rows in the state database that no session stands for any more.
@@ -76,19 +77,13 @@ pub(super) struct SessionOperator {
 
 impl SessionOperator {
     pub(super) fn new(index: usize, spec: OperatorSpec, gap: Span) -> Self {
-        let layout = Layout::new(&spec.aggregates);
-        let fires_once = spec.fires_once();
-        let mut identity = layout.identity().to_vec();
-        identity.push(0);
-        if !fires_once {
-            identity.extend_from_slice(&History::NEW);
-        }
+        let layout = Arc::new(spec.layout());
         Self {
             index,
             gap,
+            rows: Rows::new(&layout),
             layout,
-            identity: identity.into(),
-            fires_once,
+            fires_once: spec.fires_once(),
             gathers: spec.gathers_changes(),
             spec,
             watermark: Watermark::None,
@@ -97,7 +92,6 @@ impl SessionOperator {
             keys: new_keys(),
             idle_keys: 0,
             sessions: Vec::new(),
-            words: Vec::new(),
             vacant: Vec::new(),
             dirty: Vec::new(),
             deleted: Vec::new(),
@@ -108,13 +102,9 @@ impl SessionOperator {
         }
     }
 
-    pub(super) fn stride(&self) -> usize {
-        self.identity.len()
-    }
-
     /// Where a stored row keeps the start of its session.
     fn start_word(&self) -> usize {
-        self.identity.len() - 1 - if self.fires_once { 0 } else { HISTORY_WORDS }
+        self.layout.stride() - 1 - if self.fires_once { 0 } else { HISTORY_WORDS }
     }
 
     pub(super) fn start_of(&self, words: &[u64]) -> EventTime {
@@ -122,7 +112,7 @@ impl SessionOperator {
     }
 
     pub(super) fn bytes_per_pane(&self, key_bytes: usize) -> usize {
-        PaneTable::bytes_per_row(1, key_bytes) + self.stride() * 8 + size_of::<Session>() + 24
+        PaneTable::bytes_per_row(2, key_bytes) + self.layout.stride() * 8 + size_of::<Session>() + 24
     }
 
     pub(super) fn reaches(&self, time: EventTime) -> bool {
@@ -144,7 +134,7 @@ impl SessionOperator {
     pub(super) fn memory_bytes(&self) -> usize {
         self.keys.bytes()
             + self.sessions.capacity() * size_of::<Session>()
-            + self.words.capacity() * 8
+            + self.rows.bytes()
             + self.timers.capacity() * size_of::<(EventTime, u32, u32)>()
     }
 
@@ -241,7 +231,7 @@ impl SessionOperator {
     }
 
     pub(super) fn first_of(&self, key: u32) -> u32 {
-        self.keys.row(key).first().map_or(NONE, |&first| first as u32)
+        self.keys.words(key).last().map_or(NONE, |&first| first as u32)
     }
 
     fn open(&mut self, key: u32, window: Window, watermark: Watermark) -> u32 {
@@ -262,14 +252,12 @@ impl SessionOperator {
             Some(at) => {
                 let generation = self.sessions[at as usize].generation.wrapping_add(1);
                 self.sessions[at as usize] = Session { generation, ..fresh };
-                let stride = self.stride();
-                let from = at as usize * stride;
-                self.words[from..from + stride].copy_from_slice(&self.identity);
+                self.rows.clear(at);
                 at
             }
             None => {
                 self.sessions.push(fresh);
-                self.words.extend_from_slice(&self.identity);
+                self.rows.push();
                 self.sessions.len() as u32 - 1
             }
         };
@@ -279,7 +267,7 @@ impl SessionOperator {
     }
 
     fn set_first(&mut self, key: u32, first: u32) {
-        if let [word, ..] = self.keys.row_mut(key) {
+        if let [.., word] = self.keys.words_mut(key) {
             *word = u64::from(first);
         }
     }
@@ -287,19 +275,16 @@ impl SessionOperator {
     /// Moves what `from` holds into `into`, which gets the bounds of both from the caller.
     fn join(&mut self, into: u32, from: u32, batch: &EventBatch) {
         self.settle(batch);
-        let stride = self.stride();
-        let other = self.row(from).to_vec();
-        let to = into as usize * stride;
-        let row = &mut self.words[to..to + stride];
-        self.layout.merge(&mut row[..self.layout.words()], &other[..self.layout.words()]);
+        self.rows.merge(into, from);
         if !self.fires_once {
-            let (mut history, absorbed) = (History::of(row), History::of(&other));
+            let absorbed = History::of(self.rows.words(from));
+            let mut history = History::of(self.rows.words(into));
             history.since_fire = history.since_fire.saturating_add(absorbed.since_fire);
             history.next_boundary = match (history.next_boundary, absorbed.next_boundary) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            history.store(row);
+            history.store(self.rows.words_mut(into));
         }
         self.forget(from);
     }
@@ -314,11 +299,11 @@ impl SessionOperator {
         session.window = window;
         session.closed = watermark.closed(window.end);
         if !self.fires_once {
-            let row = self.row_mut(at);
-            let mut history = History::of(row);
+            let words = self.rows.words_mut(at);
+            let mut history = History::of(words);
             history.pane_index = 0;
             history.fired_on_time = false;
-            history.store(row);
+            history.store(words);
             self.plan(at);
         }
     }
@@ -368,7 +353,7 @@ impl SessionOperator {
         }
         let old = std::mem::replace(&mut self.keys, new_keys());
         for row in 0..old.len() as u32 {
-            let first = old.row(row).first().map_or(NONE, |&first| first as u32);
+            let first = old.words(row).last().map_or(NONE, |&first| first as u32);
             if first == NONE {
                 continue;
             }
@@ -384,16 +369,6 @@ impl SessionOperator {
         self.idle_keys = 0;
     }
 
-    pub(super) fn row(&self, at: u32) -> &[u64] {
-        let from = at as usize * self.identity.len();
-        &self.words[from..from + self.identity.len()]
-    }
-
-    pub(super) fn row_mut(&mut self, at: u32) -> &mut [u64] {
-        let from = at as usize * self.identity.len();
-        &mut self.words[from..from + self.identity.len()]
-    }
-
     #[inline]
     pub(super) fn mark_dirty(&mut self, at: u32) {
         let session = &mut self.sessions[at as usize];
@@ -406,7 +381,7 @@ impl SessionOperator {
     /// Adds the touched events to their sessions.
     pub(super) fn settle(&mut self, batch: &EventBatch) {
         if !self.touches.is_empty() {
-            self.layout.update(&mut self.words, self.identity.len(), &self.touches, batch);
+            self.rows.update(&self.touches, batch);
             self.touches.clear();
         }
     }
@@ -436,7 +411,7 @@ impl SessionOperator {
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
         let Session { closed, waits, generation, .. } = self.sessions[at as usize];
-        let mut history = History::of(self.row(at));
+        let mut history = History::of(self.rows.words(at));
         history.since_fire = history.since_fire.saturating_add(1);
         let repeat = if closed { self.spec.trigger.late() } else { self.spec.trigger.early() };
         let mut plans = false;
@@ -454,7 +429,7 @@ impl SessionOperator {
             }
             (Mode::Append, Repeat::Never | Repeat::Interval(_)) => false,
         };
-        history.store(self.row_mut(at));
+        history.store(self.rows.words_mut(at));
         if plans {
             self.plan(at);
         }
@@ -473,16 +448,16 @@ impl SessionOperator {
     pub(super) fn spill_dirty(&mut self) -> Vec<Spilled> {
         let mut spilled = Vec::new();
         if !self.deleted.is_empty() {
-            let mut rows = RowBuffer::new(0);
+            let mut rows = RowBuffer::new(&self.layout);
             let mut ends = Vec::with_capacity(self.deleted.len());
             for (end, key) in self.deleted.drain(..) {
                 ends.push(end);
-                rows.push(&key, &[]);
+                rows.push_identity(&key);
             }
             spilled.push(Spilled { ends: Ends::Each(ends), kind: SpillKind::Delete, rows });
         }
         let dirty = std::mem::take(&mut self.dirty);
-        let mut rows = RowBuffer::new(self.stride());
+        let mut rows = RowBuffer::new(&self.layout);
         let mut ends = Vec::with_capacity(dirty.len());
         for at in dirty {
             let Session { key, window, dirty, .. } = self.sessions[at as usize];
@@ -490,8 +465,8 @@ impl SessionOperator {
                 continue;
             }
             let start = self.start_word();
-            self.row_mut(at)[start] = window.start.as_millis() as u64;
-            rows.push(self.keys.key(key), self.row(at));
+            self.rows.words_mut(at)[start] = window.start.as_millis() as u64;
+            rows.push(self.keys.key(key), self.rows.get(at));
             ends.push(window.end);
             let session = &mut self.sessions[at as usize];
             session.dirty = false;
@@ -511,15 +486,15 @@ impl SessionOperator {
     pub(super) fn restore_sessions(&mut self, end: EventTime, rows: Option<&RowBuffer>) {
         let Some(rows) = rows else { return };
         for index in 0..rows.len() {
-            let (key, words) = (rows.key(index), rows.row(index));
+            let (key, row) = (rows.key(index), rows.row(index));
             let (key_row, new_key) = self.keys.find_or_insert(key, key_hash(key));
             self.idle_keys += usize::from(new_key);
-            let window = Window { start: self.start_of(words), end };
+            let window = Window { start: self.start_of(row.words()), end };
             let at = self.open(key_row, window, self.watermark);
-            self.row_mut(at).copy_from_slice(words);
+            self.rows.get_mut(at).assign(row);
             self.sessions[at as usize].stored = Some(end);
             self.plan(at);
-            if self.gathers && History::of(words).since_fire > 0 {
+            if self.gathers && History::of(row.words()).since_fire > 0 {
                 let session = &mut self.sessions[at as usize];
                 session.waits = true;
                 let generation = session.generation;
@@ -531,5 +506,6 @@ impl SessionOperator {
 
 /// A table from key to its first session.
 fn new_keys() -> PaneTable {
-    PaneTable::new(Window::ALL, &[u64::from(NONE)], true)
+    let layout = Arc::new(Layout::with_extra(&[], &[u64::from(NONE)]));
+    PaneTable::new(Window::ALL, &layout, true)
 }

@@ -26,7 +26,7 @@ impl SessionOperator {
     fn next_due(&self, at: u32) -> (EventTime, Due) {
         let session = &self.sessions[at as usize];
         let end = session.window.end;
-        let boundary = if self.fires_once { None } else { History::of(self.row(at)).next_boundary };
+        let boundary = if self.fires_once { None } else { History::of(self.rows.words(at)).next_boundary };
         match boundary {
             Some(instant) if !session.closed && instant < last_instant(end) => {
                 (instant_after(instant), Due::Boundary)
@@ -112,12 +112,12 @@ impl SessionOperator {
             Due::Boundary => {
                 self.fire(at, watermark, emit)?;
                 let Repeat::EventTime(interval) = self.spec.trigger.early() else { return Ok(()) };
-                let mut history = History::of(self.row(at));
+                let mut history = History::of(self.rows.words(at));
                 let next = history.next_boundary.and_then(|instant| {
                     instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis)
                 });
                 history.next_boundary = next.filter(|&instant| instant < last_instant(window.end));
-                history.store(self.row_mut(at));
+                history.store(self.rows.words_mut(at));
                 self.plan(at);
             }
             Due::Close => {
@@ -138,7 +138,7 @@ impl SessionOperator {
                 }
             }
             Due::Expiry => {
-                if self.emits_at_expiry() && History::of(self.row(at)).since_fire > 0 {
+                if self.emits_at_expiry() && History::of(self.rows.words(at)).since_fire > 0 {
                     self.fire(at, watermark, emit)?;
                 }
                 self.release(at);
@@ -167,12 +167,12 @@ impl SessionOperator {
     ) -> Result<(), E> {
         self.sessions[at as usize].waits = false;
         let discarding = self.spec.accumulation == Accumulation::Discarding;
-        if discarding && self.layout.rows(self.row(at)) == 0 {
+        if discarding && self.rows.get(at).events() == 0 {
             return Ok(());
         }
         let session = self.sessions[at as usize];
-        let mut rows = RowBuffer::new(self.stride());
-        rows.push(self.keys.key(session.key), self.row(at));
+        let mut rows = RowBuffer::new(&self.layout);
+        rows.push(self.keys.key(session.key), self.rows.get(at));
         let firing = Firing {
             layout: &self.layout,
             fires_once: self.fires_once,
@@ -182,9 +182,7 @@ impl SessionOperator {
         };
         emit.results(self.index, &mut firing.buffer(&rows))?;
         if !self.fires_once {
-            let stride = self.words.len() / self.sessions.len().max(1);
-            let from = at as usize * stride;
-            firing.settle(&mut self.words[from..from + stride]);
+            firing.settle(self.rows.get_mut(at));
             self.mark_dirty(at);
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Panes on their way out of memory and back: spilling for a checkpoint or for room, restoring at a start.
 
+use std::sync::Arc;
+
 use super::aligned::AlignedOperator;
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::fire::History;
@@ -88,23 +90,24 @@ impl AlignedOperator {
         let filled = tables.filter(|&table| self.tables[table].as_ref().is_some_and(|open| !open.is_empty()));
         let largest = filled.max_by_key(|&table| self.tables[table].as_ref().map_or(0, PaneTable::bytes))?;
         let window = self.open_table(largest).window;
-        let empty = || Spilled { ends: Ends::One(window.end), kind: SpillKind::Put, rows: RowBuffer::new(0) };
-        Some(self.spill_table(largest, true).unwrap_or_else(empty))
+        let spilled = self.spill_table(largest, true);
+        let rows = || RowBuffer::new(&self.layout);
+        let empty = || Spilled { ends: Ends::One(window.end), kind: SpillKind::Put, rows: rows() };
+        Some(spilled.unwrap_or_else(empty))
     }
 
     fn spill_table(&mut self, table: usize, leave: bool) -> Option<Spilled> {
-        let (fires_once, stride) = (self.fires_once, self.stride());
-        let identity = self.identity.clone();
+        let (fires_once, layout) = (self.fires_once, Arc::clone(&self.layout));
         let open = self.open_table(table);
         let parts = fires_once && !open.complete;
         let rows = open.take_dirty();
-        let mut spilled = RowBuffer::new(stride);
+        let mut spilled = RowBuffer::new(&layout);
         for row in rows {
             spilled.push(open.key(row), open.row(row));
         }
         if parts || leave {
             let closed = open.closed;
-            let mut emptied = PaneTable::new(open.window, &identity, false);
+            let mut emptied = PaneTable::new(open.window, &layout, false);
             emptied.closed = closed;
             *open = emptied;
         }
@@ -131,10 +134,10 @@ impl AlignedOperator {
             let key = rows.key(index);
             let open = self.open_table(table);
             let (row, _) = open.find_or_insert(key, key_hash(key));
-            open.row_mut(row).copy_from_slice(rows.row(index));
+            open.row_mut(row).assign(rows.row(index));
             open.mark_clean(row);
             if self.needs_resident_panes() {
-                let history = History::of(rows.row(index));
+                let history = History::of(rows.row(index).words());
                 self.plan_boundary(table, row, history.next_boundary);
                 if history.since_fire > 0 && self.spec.gathers_changes() {
                     self.changed.entry(end).or_default().push(row);
@@ -145,7 +148,8 @@ impl AlignedOperator {
 
     /// True when panes must be in memory because what waits for a firing is known there only.
     pub(super) fn needs_resident_panes(&self) -> bool {
-        let early = self.spec.mode == Mode::Append && matches!(self.spec.trigger.early(), Repeat::EventTime(_));
+        let early =
+            self.spec.mode == Mode::Append && matches!(self.spec.trigger.early(), Repeat::EventTime(_));
         early || self.spec.gathers_changes()
     }
 

@@ -4,6 +4,8 @@
 //! store and the sinks.
 
 mod contradiction;
+mod emission;
+mod kind;
 mod origin;
 mod reader;
 mod source;
@@ -21,8 +23,8 @@ pub use source::{
     TimeFormat,
 };
 pub use window::{
-    Accumulation, AggregateConfig, Function, InputType, KeyField, KeyType, Mode, OutputConfig, OutputFormat,
-    OutputTime, Trigger, WindowConfig,
+    Accumulation, Advance, AggregateConfig, Function, InputType, KeyField, KeyType, Mode, OutputConfig,
+    OutputFormat, OutputTime, Repeat, TimeDomain, Trigger, WindowConfig,
 };
 
 use origin::Origin;
@@ -32,6 +34,8 @@ use reader::Section;
 const CHECKPOINT_INTERVAL_MS: i64 = 10_000;
 /// Checkpoints kept unless the file says otherwise.
 const CHECKPOINTS_RETAINED: u32 = 3;
+/// Records of a batch unless the file says otherwise, where the watermark advances by batches.
+const BATCH_RECORDS: u32 = 10_000;
 /// Memory for buffers and caches unless the file says otherwise.
 const MEMORY_BYTES: u64 = 512 << 20;
 /// A pipeline file is read whole; nothing written by hand comes near this.
@@ -69,6 +73,10 @@ pub struct WatermarkConfig {
     pub idle_timeout: Option<Span>,
     /// Whether the end of a bounded input closes every window.
     pub close_at_end: bool,
+    /// How the watermark reaches the windows.
+    pub advance: Advance,
+    /// Input records per batch, where it advances by batches.
+    pub batch_records: u32,
 }
 
 /// Where state lives.
@@ -151,7 +159,12 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let state = read_state(&mut root, base, &mut places)?;
     let checkpoint = read_checkpoint(&mut root)?;
     let windows = root.require("window", "Add at least one [[window]] table.")?;
-    let windows = window::read_all(windows, base, watermark.delay, &mut places)?;
+    let timing = window::Timing {
+        delay: watermark.delay,
+        advance: watermark.advance,
+        close_at_end: watermark.close_at_end,
+    };
+    let windows = window::read_all(windows, base, timing, &mut places)?;
     let late = read_side_output(&mut root, "late", base, &mut places)?;
     let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
     places.check_directories(&source)?;
@@ -170,9 +183,15 @@ fn read_name(root: &mut Section<'_>) -> Result<String> {
 }
 
 fn read_watermark(root: &mut Section<'_>) -> Result<WatermarkConfig> {
-    let none = WatermarkConfig { delay: None, idle_timeout: None, close_at_end: true };
+    let none = WatermarkConfig {
+        delay: None,
+        idle_timeout: None,
+        close_at_end: true,
+        advance: Advance::Event,
+        batch_records: BATCH_RECORDS,
+    };
     let Some(item) = root.take("watermark") else { return Ok(none) };
-    let mut section = item.section(&["delay", "idle_timeout", "close_at_end"])?;
+    let mut section = item.section(&["delay", "idle_timeout", "close_at_end", "advance", "batch_records"])?;
     let delay = section.take("delay").map(|item| item.span()).transpose()?;
     let idle = section.take("idle_timeout");
     if let (None, Some(idle)) = (delay, &idle) {
@@ -181,7 +200,15 @@ fn read_watermark(root: &mut Section<'_>) -> Result<WatermarkConfig> {
     }
     let idle_timeout = idle.map(|item| item.positive_span()).transpose()?;
     let close_at_end = section.take("close_at_end").map_or(Ok(true), |item| item.boolean())?;
-    Ok(WatermarkConfig { delay, idle_timeout, close_at_end })
+    let choices = [("event", Advance::Event), ("batch", Advance::Batch)];
+    let advance = section.take("advance").map_or(Ok(Advance::Event), |item| item.choice(&choices))?;
+    let batch_item = section.take("batch_records");
+    if let Some(item) = batch_item.as_ref().filter(|_| advance == Advance::Event) {
+        let remedy = "Remove it, or add `advance = \"batch\"`.";
+        return Err(item.error("has no effect: the watermark advances with each event", remedy));
+    }
+    let batch_records = batch_item.map_or(Ok(BATCH_RECORDS), |item| item.count())?;
+    Ok(WatermarkConfig { delay, idle_timeout, close_at_end, advance, batch_records })
 }
 
 fn read_state(

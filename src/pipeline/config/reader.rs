@@ -269,6 +269,17 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// As [`Item::section`], for a value that is still needed for messages.
+    pub(super) fn to_section(&self, allowed: &[&str]) -> Result<Section<'a>> {
+        Item {
+            origin: self.origin,
+            path: self.path.clone(),
+            span: self.span.clone(),
+            value: self.value.clone(),
+        }
+        .section(allowed)
+    }
+
     /// The last part of the path, without a list index: the key to show in examples.
     fn key(&self) -> &str {
         let last = self.path.rsplit('.').next().unwrap_or(&self.path);

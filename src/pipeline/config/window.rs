@@ -5,12 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use super::contradiction::Places;
+use super::emission::{self, Emission};
+use super::kind;
 use super::reader::{Item, Section};
 use super::resolve;
 pub use crate::aggregate::{Function, InputType};
 use crate::error::Result;
-use crate::event_time::{InvalidWindow, Span, Tumbling};
-pub use crate::operator::{Accumulation, Mode, Trigger};
+use crate::event_time::{Span, Windows};
+pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigger};
 
 /// Longest name of a window; it becomes part of the names of its column families.
 const NAME_LENGTH_MAX: usize = 48;
@@ -25,11 +27,17 @@ pub struct WindowConfig {
     /// Fields that form the key; none: one pane per window.
     pub key: Vec<KeyField>,
     /// The windows.
-    pub windows: Tumbling,
+    pub windows: Windows,
+    /// Which time places events in them.
+    pub time: TimeDomain,
+    /// How the watermark reaches them; the same for all windows of a pipeline.
+    pub advance: Advance,
     /// How long after closing a window still takes events.
     pub allowed_lateness: Span,
     /// What a result row means to those that read it.
     pub mode: Mode,
+    /// In update mode, whether a result first takes back the one that it replaces.
+    pub retractions: bool,
     /// When results are emitted.
     pub trigger: Trigger,
     /// What is kept of a pane after it was emitted.
@@ -102,14 +110,20 @@ pub enum OutputTime {
     EpochMillis,
 }
 
-/// A pane counts the events since it fired in 31 bits.
-const COUNT_MAX: u32 = i32::MAX as u32;
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 19] = [
     "name",
     "key",
     "type",
     "size",
+    "slide",
+    "step",
+    "gap",
+    "unit",
+    "zone",
+    "week_start",
     "offset",
+    "time",
+    "retractions",
     "allowed_lateness",
     "mode",
     "trigger",
@@ -118,11 +132,22 @@ const KEYS: [&str; 11] = [
     "output",
 ];
 
+/// What the whole pipeline says of time, as windows need to know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// How far out of order events may come; `None` without a watermark.
+    pub(super) delay: Option<Span>,
+    /// How the watermark advances.
+    pub(super) advance: Advance,
+    /// Whether the end of the input closes every window.
+    pub(super) close_at_end: bool,
+}
+
 /// Reads and checks all tables.
 pub(super) fn read_all(
     item: Item<'_>,
     base: &Path,
-    delay: Option<Span>,
+    timing: Timing,
     places: &mut Places<'_>,
 ) -> Result<Vec<WindowConfig>> {
     let empty = item.error("there is no window", "Add at least one [[window]] table.");
@@ -130,7 +155,7 @@ pub(super) fn read_all(
     for item in item.list()? {
         let mut section = item.section(&KEYS)?;
         let name = read_name(&mut section, &windows)?;
-        windows.push(read_window(section, name, base, delay, places)?);
+        windows.push(read_window(section, name, base, timing, places)?);
     }
     if windows.is_empty() { Err(empty) } else { Ok(windows) }
 }
@@ -155,18 +180,18 @@ fn read_window(
     mut section: Section<'_>,
     name: String,
     base: &Path,
-    delay: Option<Span>,
+    timing: Timing,
     places: &mut Places<'_>,
 ) -> Result<WindowConfig> {
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
-    let windows = read_tumbling(&mut section)?;
-    let emission = read_emission(&mut section, delay)?;
+    let windows = kind::read(&mut section)?;
+    let emission = emission::read(&mut section, &windows, timing)?;
     let aggregates =
         section.require("aggregates", "Add `aggregates = [{ name = \"rows\", function = \"count\" }]`.")?;
     let aggregates = read_aggregates(aggregates, &key, places)?;
     let output = section.require("output", "Add `output = { path = \"out/hourly\" }`.")?;
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
-    let metadata = revised || emission.mode != Mode::Append;
+    let metadata = revised || emission.mode == Mode::Update;
     let output = read_output(output, &name, base, metadata, places)?;
     let columns = if output.metadata { &RESERVED[..] } else { &RESERVED[..2] };
     if let Some(field) = key.iter().find(|field| columns.contains(&field.field.as_str())) {
@@ -174,8 +199,21 @@ fn read_window(
             format!("the key field `{}` would have the name of a column that every row has", field.field);
         return Err(section.error(message, "Rename the field in the input, or leave the metadata out."));
     }
-    let Emission { allowed_lateness, mode, trigger, accumulation } = emission;
-    Ok(WindowConfig { name, key, windows, allowed_lateness, mode, trigger, accumulation, aggregates, output })
+    let Emission { time, allowed_lateness, mode, retractions, trigger, accumulation } = emission;
+    Ok(WindowConfig {
+        name,
+        key,
+        windows,
+        time,
+        advance: timing.advance,
+        allowed_lateness,
+        mode,
+        retractions,
+        trigger,
+        accumulation,
+        aggregates,
+        output,
+    })
 }
 
 fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
@@ -204,84 +242,6 @@ fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
         key.push(field);
     }
     Ok(key)
-}
-
-fn read_tumbling(section: &mut Section<'_>) -> Result<Tumbling> {
-    section.require("type", "Add `type = \"tumbling\"`.")?.choice(&[("tumbling", ())])?;
-    let size_item = section.require("size", "Add the length of a window, such as `size = \"1h\"`.")?;
-    let size = size_item.positive_span()?;
-    let offset_item = section.take("offset");
-    let offset = offset_item.as_ref().map_or(Ok(0), Item::millis)?;
-    Tumbling::new(size, offset).map_err(|error| match (&error, &offset_item) {
-        (InvalidWindow::OffsetTooLong { .. }, Some(item)) => {
-            let message = format!("the offset reaches a whole window: the size is {size}");
-            item.error(message, "Choose an offset between -size and size, both excluded.")
-        }
-        _ => size_item.error(error.to_string(), "Choose a longer size."),
-    })
-}
-
-struct Emission {
-    allowed_lateness: Span,
-    mode: Mode,
-    trigger: Trigger,
-    accumulation: Accumulation,
-}
-
-fn read_emission(section: &mut Section<'_>, delay: Option<Span>) -> Result<Emission> {
-    const ADD_WATERMARK: &str =
-        "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).";
-    let mode_item = section.take("mode");
-    let choices = [("append", Mode::Append), ("update", Mode::Update)];
-    let mode = mode_item.as_ref().map_or(Ok(Mode::Append), |item| item.choice(&choices))?;
-    let refuse = |section: &Section<'_>, message: &str, remedy: String| match &mode_item {
-        Some(item) => item.error(message, remedy),
-        None => section.error(message, remedy),
-    };
-    if (mode, delay) == (Mode::Append, None) {
-        let message = "append needs a watermark: without one no window ever closes, so no row could be final";
-        return Err(refuse(section, message, ADD_WATERMARK.to_owned()));
-    }
-    let trigger_item = section.take("trigger");
-    let trigger = trigger_item.map_or(Ok(Trigger::Watermark), read_trigger)?;
-    if mode == Mode::Update && trigger != Trigger::Watermark {
-        let message = "update emits after every event; a trigger has no effect";
-        return Err(refuse(section, message, "Remove the trigger, or use `mode = \"append\"`.".to_owned()));
-    }
-    let lateness_item = section.take("allowed_lateness");
-    let allowed_lateness = lateness_item.as_ref().map_or(Ok(Span::ZERO), Item::span)?;
-    if let (Some(item), None) = (&lateness_item, delay) {
-        return Err(item.error("has no meaning without a watermark", ADD_WATERMARK));
-    }
-    let accumulation_item = section.take("accumulation");
-    let accumulation = accumulation_item.as_ref().map_or(Ok(Accumulation::Accumulating), |item| {
-        item.choice(&[("accumulating", Accumulation::Accumulating), ("discarding", Accumulation::Discarding)])
-    })?;
-    if let (Some(item), Accumulation::Discarding, Mode::Update) = (&accumulation_item, accumulation, mode) {
-        let message = "discarding rows are increments, and update replaces the earlier row by the later: events would \
-                       be lost to the reader";
-        return Err(item.error(message, "Use `accumulation = \"accumulating\"`, or `mode = \"append\"`."));
-    }
-    Ok(Emission { allowed_lateness, mode, trigger, accumulation })
-}
-
-fn read_trigger(item: Item<'_>) -> Result<Trigger> {
-    if item.is_text() {
-        return item.choice(&[("watermark", Trigger::Watermark)]);
-    }
-    let mut section = item.section(&["count", "early"])?;
-    match (section.take("count"), section.take("early")) {
-        (Some(count), None) => match count.count()? {
-            events if events > COUNT_MAX => {
-                Err(count.error(format!("is larger than {COUNT_MAX}"), "Choose a smaller count."))
-            }
-            events => Ok(Trigger::Count(events)),
-        },
-        (None, Some(early)) => early.positive_span().map(Trigger::Early),
-        (Some(_), Some(early)) => Err(early.error("goes alone, without count", "Keep one of the two.")),
-        (None, None) => Err(section
-            .error("the trigger is empty", "Write { count = 5 }, { early = \"10m\" } or \"watermark\".")),
-    }
 }
 
 fn read_aggregates(

@@ -2,7 +2,7 @@
 //!
 //! Pure: from the pipeline file to a list of columns, and for each window which of them it reads.
 
-use crate::event_time::Tumbling;
+use crate::event_time::Windows;
 use crate::pipeline::config::{Filter, InputType, KeyField, PipelineConfig, TimeConfig};
 
 /// What is taken from each record.
@@ -17,7 +17,7 @@ pub struct ParsePlan {
     /// Conditions that a row must meet.
     pub filters: Vec<Filter>,
     /// The windows that every time must fit into.
-    pub windows: Vec<Tumbling>,
+    pub windows: Vec<Windows>,
 }
 
 /// An input field that aggregates read.
@@ -48,7 +48,7 @@ impl ParsePlan {
             keys: Vec::new(),
             values: Vec::new(),
             filters: source.filters.clone(),
-            windows: config.windows.iter().map(|window| window.windows).collect(),
+            windows: config.windows.iter().map(|window| window.windows.clone()).collect(),
         };
         // Typed fields first: a count of the same field then shares the column.
         let aggregates = || config.windows.iter().flat_map(|window| &window.aggregates);

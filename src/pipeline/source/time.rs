@@ -10,7 +10,7 @@ use super::number::{Integer, integer};
 use super::reject::{Refusal, RejectReason, shown};
 use super::rfc3339;
 use super::token::{Kind, Token};
-use crate::event_time::{EventTime, Tumbling};
+use crate::event_time::{EventTime, Windows};
 use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 
 /// Years that a time without configured bounds is compared with when another unit is suggested: 1990 to 2100.
@@ -23,7 +23,7 @@ pub(super) struct TimeReader {
     /// Latest time believed by the wall clock at the start of the block.
     latest: Option<i64>,
     /// Windows that a time must fit into.
-    windows: Vec<Tumbling>,
+    windows: Vec<Windows>,
 }
 
 impl TimeReader {
@@ -33,7 +33,7 @@ impl TimeReader {
 
     /// Refuses times for which one of `windows` would reach past the end of time. Such a time moves nothing, neither
     /// the watermark nor the order in which files are read.
-    pub(super) fn within(self, windows: Vec<Tumbling>) -> Self {
+    pub(super) fn within(self, windows: Vec<Windows>) -> Self {
         Self { windows, ..self }
     }
 
@@ -123,7 +123,7 @@ impl TimeReader {
         let time = EventTime::from_millis(millis);
         // Only far out can a window's bounds leave the range; nearer times need not be tried.
         let far_out = millis.unsigned_abs() > u64::MAX / 8;
-        if far_out && self.windows.iter().any(|windows| windows.window_of(time).is_none()) {
+        if far_out && self.windows.iter().any(|windows| !windows.reaches(time)) {
             let detail = format!("no window can hold {millis} ms");
             return Err(self.refuse(RejectReason::TimestampOutOfRange, detail + &self.other_unit(text)));
         }

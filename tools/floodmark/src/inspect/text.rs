@@ -6,7 +6,7 @@ use floodmark::inspect::{
     Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorPanes,
     OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
 };
-use floodmark::operator::{Accumulation, Mode, OperatorSpec, Trigger};
+use floodmark::operator::{Accumulation, Advance, Mode, OperatorSpec, TimeDomain};
 
 use crate::run::grouped;
 use crate::table::{Table, printable};
@@ -118,23 +118,24 @@ fn operator(operator: &OperatorDetails) -> String {
 
 fn definition(spec: &OperatorSpec) -> Vec<String> {
     let key = if spec.key.is_empty() { "no key".to_owned() } else { format!("by {}", spec.key.join(", ")) };
-    let offset = match spec.windows.offset_millis() {
-        0 => String::new(),
-        millis => format!(" with offset {millis} ms"),
-    };
-    let trigger = match (spec.mode, spec.trigger) {
+    let emission = match (spec.mode, spec.trigger) {
+        (Mode::Append, trigger) => format!("append {trigger}"),
+        (Mode::Update, _) if spec.gathers_changes() => "update with what changed".to_owned(),
         (Mode::Update, _) => "update after each event".to_owned(),
-        (Mode::Append, Trigger::Watermark) => "append when the watermark passes the end".to_owned(),
-        (Mode::Append, Trigger::Count(events)) => format!("append every {events} events of a pane"),
-        (Mode::Append, Trigger::Early(span)) => format!("append at the end, and early every {span}"),
+        (Mode::Complete, _) => "complete".to_owned(),
+    };
+    let by = match (spec.time, spec.advance) {
+        (TimeDomain::Processing, _) => ", by processing time",
+        (TimeDomain::Event, Advance::Batch) => ", by batches",
+        (TimeDomain::Event, Advance::Event) => "",
     };
     let accumulation = match spec.accumulation {
         Accumulation::Accumulating => "",
         Accumulation::Discarding => ", discarding",
     };
     vec![
-        format!("tumbling {}{offset}, {key}", spec.windows.size()),
-        format!("{trigger}{accumulation}, allowed lateness {}", spec.allowed_lateness),
+        format!("{}{by}, {key}", spec.windows),
+        format!("{emission}{accumulation}, allowed lateness {}", spec.allowed_lateness),
         spec.aggregates.iter().map(aggregate).collect::<Vec<_>>().join(", "),
     ]
 }
