@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cases::{Golden, compare, conformance, first_difference, goldens, report, scenarios};
+use crate::cases::{Difference, Golden, compare, conformance, first_difference, goldens, report, scenarios};
 use crate::oracle::{Observed, Op, Oracle};
 
 #[test]
@@ -65,7 +65,7 @@ fn the_oracle_gives_what_other_engines_gave_on_real_streams() {
     let mut failures = Vec::new();
     for golden in &goldens {
         let found = Oracle::run(&golden.settings, &golden.ops(&mut streams)).unwrap();
-        match same_as_golden(golden, &found) {
+        match same_as_golden(golden, &found, compare) {
             Ok(()) => {}
             Err(error) => failures.push(format!("{}: {error}", golden.name)),
         }
@@ -74,7 +74,14 @@ fn the_oracle_gives_what_other_engines_gave_on_real_streams() {
 }
 
 /// Compares what a golden case knows.
-pub(crate) fn same_as_golden(golden: &Golden, found: &Observed) -> Result<(), String> {
+///
+/// # Errors
+/// The first difference, in words.
+pub(crate) fn same_as_golden(
+    golden: &Golden,
+    found: &Observed,
+    compare: fn(&Observed, &Observed) -> Result<(), Difference>,
+) -> Result<(), String> {
     let mut known = found.clone();
     known.emits.iter_mut().for_each(|emit| emit.pane = None);
     let expected = Observed {

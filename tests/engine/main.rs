@@ -10,10 +10,12 @@ mod against_oracle;
 mod cases;
 mod conformance;
 mod drivers;
+mod golden;
+mod histories;
+mod known_answers;
 mod model;
 mod oracle;
 mod store;
-mod through_store;
 
 /// The bytes of a file packed with zstd.
 fn unpacked(path: &Path) -> Vec<u8> {

@@ -103,11 +103,16 @@ fn settings(facts: &Json) -> Settings {
 }
 
 impl Golden {
+    /// How many records of its stream the case reads.
+    pub(crate) fn input_rows(&self) -> usize {
+        self.facts["input_rows"].as_u64().unwrap() as usize
+    }
+
     /// The operations of the run. `streams` keeps what was read, by path.
     pub(crate) fn ops(&self, streams: &mut BTreeMap<PathBuf, Rc<Vec<Json>>>) -> Vec<Op> {
         let stream = streams.entry(self.stream.clone());
         let stream = Rc::clone(stream.or_insert_with(|| Rc::new(lines(&self.stream))));
-        let rows = self.facts["input_rows"].as_u64().unwrap() as usize;
+        let rows = self.input_rows();
         assert!(stream.len() >= rows, "{}: the stream is too short", self.name);
         let events = stream[..rows].iter().map(|line| Op::Event(self.event(line)));
         let Some(batch_rows) = self.facts["batch_rows"].as_u64() else {

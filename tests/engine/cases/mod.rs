@@ -5,7 +5,7 @@ mod golden;
 mod parse;
 mod scenario;
 
-pub(crate) use compare::{compare, compare_unplaced, first_difference};
+pub(crate) use compare::{Difference, compare, compare_unplaced, first_difference};
 pub(crate) use golden::{Golden, goldens};
 pub(crate) use scenario::{Scenario, scenarios};
 
@@ -21,23 +21,9 @@ pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Something that can be driven through a case.
-pub(crate) trait Engine {
-    /// # Errors
-    /// What went wrong, in words.
-    fn apply(&mut self, at: usize, op: &Op) -> Result<(), String>;
-
-    /// # Errors
-    /// What went wrong, in words.
-    fn finish(self: Box<Self>) -> Result<Observed, String>;
-}
-
-/// Drives `engine` through `ops`.
-pub(crate) fn drive(mut engine: Box<dyn Engine + '_>, ops: &[Op]) -> Result<Observed, String> {
-    for (at, op) in ops.iter().enumerate() {
-        engine.apply(at, op)?;
-    }
-    engine.finish()
+/// True when the long versions of tests are wanted.
+pub(crate) fn deep() -> bool {
+    std::env::var_os("FLOODMARK_DEEP").is_some()
 }
 
 /// One conformance case.

@@ -1,18 +1,20 @@
 //! Settings of a case as a definition of the engine.
 
 use floodmark::aggregate::{AggregateSpec, Function, InputType};
-use floodmark::event_time::{Span, Tumbling};
-use floodmark::operator::{Accumulation, Mode as EngineMode, OperatorSpec, Trigger as EngineTrigger};
+use floodmark::event_time::{Cumulative, InvalidWindow, Sliding, Span, Tumbling, Windows as EngineWindows};
+use floodmark::operator::{
+    Accumulation, Advance, Mode as EngineMode, OperatorSpec, Trigger as EngineTrigger,
+};
 
-use crate::oracle::{Mode, Settings, Trigger, Windows};
+use crate::oracle::{Mode, Profile, Settings, Trigger, Windows};
 
 pub(super) fn span(millis: i64) -> Result<Span, String> {
     Span::from_millis(millis).ok_or_else(|| format!("negative span: {millis}"))
 }
 
 /// Count, count of values, sum, min and max.
-pub(super) fn aggregates(float: bool) -> Vec<AggregateSpec> {
-    let input = if float { InputType::Float } else { InputType::Int };
+fn aggregates(real: bool) -> Vec<AggregateSpec> {
+    let input = if real { InputType::Float } else { InputType::Int };
     let over = |name: &str, function| AggregateSpec::over(name, function, "value", input, 0);
     vec![
         AggregateSpec::count("count"),
@@ -23,21 +25,36 @@ pub(super) fn aggregates(float: bool) -> Vec<AggregateSpec> {
     ]
 }
 
+fn windows(windows: &Windows) -> Result<EngineWindows, String> {
+    let invalid = |error: InvalidWindow| error.to_string();
+    match windows {
+        Windows::Tumbling { size, offset } => {
+            Tumbling::new(span(*size)?, *offset).map(Into::into).map_err(invalid)
+        }
+        Windows::Sliding { size, slide, offset } => {
+            Sliding::new(span(*size)?, span(*slide)?, *offset).map(Into::into).map_err(invalid)
+        }
+        Windows::Cumulate { max_size, step } => {
+            Cumulative::new(span(*max_size)?, span(*step)?, 0).map(Into::into).map_err(invalid)
+        }
+        Windows::Session { gap } => EngineWindows::session(span(*gap)?).map_err(invalid),
+        Windows::CalendarDay { zone } => {
+            EngineWindows::days(zone.iana_name().unwrap_or("UTC")).map_err(invalid)
+        }
+        Windows::UnknownZone => EngineWindows::days("Mars/Olympus").map_err(invalid),
+        Windows::Global => Ok(EngineWindows::Global),
+    }
+}
+
 /// # Errors
 /// Why the engine refuses the settings.
-pub(super) fn operator(settings: &Settings, float: bool) -> Result<OperatorSpec, String> {
-    let windows = match settings.windows {
-        Windows::Tumbling { size, offset } => {
-            Tumbling::new(span(size)?, offset).map_err(|error| error.to_string())?
-        }
-        _ => return Err("not known yet".to_owned()),
-    };
-    let mut spec = OperatorSpec::new("case", windows, &["key"], aggregates(float));
+pub(super) fn operator(settings: &Settings, real: bool) -> Result<OperatorSpec, String> {
+    let mut spec = OperatorSpec::new("case", windows(&settings.windows)?, &["key"], aggregates(real));
     spec.allowed_lateness = span(settings.allowed_lateness_ms)?;
     spec.mode = match settings.mode {
         Mode::Append => EngineMode::Append,
         Mode::Update => EngineMode::Update,
-        Mode::Complete => return Err("not known yet".to_owned()),
+        Mode::Complete => EngineMode::Complete,
     };
     spec.trigger = match settings.trigger {
         Trigger::EventTime => EngineTrigger::Watermark,
@@ -46,6 +63,9 @@ pub(super) fn operator(settings: &Settings, float: bool) -> Result<OperatorSpec,
     };
     if settings.discarding {
         spec.accumulation = Accumulation::Discarding;
+    }
+    if settings.profile == Profile::Batch {
+        spec.advance = Advance::Batch;
     }
     Ok(spec)
 }
