@@ -1,8 +1,24 @@
-//! The engine against answers that were found elsewhere: conformance cases, a naive model, and golden outputs of
-//! other engines.
+//! The engine against answers that were found elsewhere: conformance cases, scenarios, a naive model, and golden
+//! outputs of other engines.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::fs;
+use std::path::Path;
+
+mod against_oracle;
+mod cases;
 mod conformance;
+mod drivers;
+mod golden;
+mod histories;
+mod known_answers;
 mod model;
+mod oracle;
 mod store;
+
+/// The bytes of a file packed with zstd.
+fn unpacked(path: &Path) -> Vec<u8> {
+    let file = fs::File::open(path).unwrap_or_else(|error| panic!("cannot open {}: {error}", path.display()));
+    zstd::decode_all(file).unwrap()
+}

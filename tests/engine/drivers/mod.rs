@@ -1,0 +1,27 @@
+//! The engine behind the face that a case wants: through the public store, and through an operator alone.
+
+mod operator;
+mod runner;
+mod seen;
+mod spec;
+mod store;
+
+pub(crate) use runner::{Plan, Step, run};
+
+use crate::oracle::{Observed, Op, Settings};
+
+/// Runs `ops` through the public store.
+///
+/// # Errors
+/// Why the settings are refused, or what went wrong.
+pub(crate) fn through_store(settings: &Settings, ops: &[Op], plan: &Plan) -> Result<Observed, String> {
+    run(Box::new(store::Backend::new(settings, ops)?), settings, ops, plan)
+}
+
+/// Runs `ops` through an operator whose evicted panes are kept in memory.
+///
+/// # Errors
+/// Why the settings are refused, or what went wrong.
+pub(crate) fn through_operator(settings: &Settings, ops: &[Op], plan: &Plan) -> Result<Observed, String> {
+    run(Box::new(operator::Backend::new(settings, ops)?), settings, ops, plan)
+}

@@ -1,0 +1,120 @@
+//! What the engine emits, written down as the cases say it.
+
+use floodmark::aggregate::Value;
+use floodmark::error::Error;
+use floodmark::event_time::Watermark;
+use floodmark::operator::{Emit, EventBatch, LateEvent, PaneKind, ResultBlock};
+
+use crate::oracle::{Emitted, Late, Num, Pane, Profile, Row};
+
+/// Receives everything and notes the operation that is being applied. The record numbers of batches are those of
+/// operations.
+pub(super) struct Seen {
+    pub(super) at: usize,
+    pub(super) profile: Profile,
+    pub(super) emits: Vec<Emitted>,
+    pub(super) late: Vec<Late>,
+    pub(super) rejected: Vec<(usize, &'static str)>,
+}
+
+impl Seen {
+    pub(super) fn new(profile: Profile) -> Self {
+        Self { at: 0, profile, emits: Vec::new(), late: Vec::new(), rejected: Vec::new() }
+    }
+
+    /// How much was seen so far.
+    pub(super) fn lengths(&self) -> [usize; 3] {
+        [self.emits.len(), self.late.len(), self.rejected.len()]
+    }
+
+    /// Forgets what was seen after `lengths`.
+    pub(super) fn truncate(&mut self, [emits, late, rejected]: [usize; 3]) {
+        self.emits.truncate(emits);
+        self.late.truncate(late);
+        self.rejected.truncate(rejected);
+    }
+
+    /// A watermark at emission: inclusive in the record profile, exclusive in the other.
+    fn at_emission(&self, watermark: Watermark) -> Option<i64> {
+        match (self.profile, watermark) {
+            (_, Watermark::End) => None,
+            (Profile::Record, Watermark::None) => Some(i64::MIN),
+            (Profile::Batch, Watermark::None) => Some(0),
+            (Profile::Record, Watermark::At(time)) => Some(time.as_millis() - 1),
+            (Profile::Batch, Watermark::At(time)) => Some(time.as_millis()),
+        }
+    }
+}
+
+/// A watermark as the cases say it of a moment.
+pub(super) fn of_moment(profile: Profile, watermark: Watermark) -> Option<i64> {
+    match watermark {
+        Watermark::None => None,
+        Watermark::End => Some(i64::MAX),
+        Watermark::At(time) if profile == Profile::Record => Some(time.as_millis() - 1),
+        Watermark::At(time) => Some(time.as_millis()),
+    }
+}
+
+/// The row of a pane with the aggregates of [`super::spec::aggregates`].
+pub(super) fn row(key: &[u8], start: i64, end: i64, values: &[Value]) -> Row {
+    let count = |value: &Value| match value {
+        Value::Int(count) => u64::try_from(*count).unwrap(),
+        other => panic!("not a count: {other:?}"),
+    };
+    Row {
+        key: key.to_vec(),
+        start,
+        end,
+        count: count(&values[0]),
+        count_value: count(&values[1]),
+        sum: number(&values[2]),
+        min: number(&values[3]),
+        max: number(&values[4]),
+    }
+}
+
+fn number(value: &Value) -> Option<Num> {
+    match value {
+        Value::Null => None,
+        Value::Int(int) => Some(Num::Int(*int)),
+        Value::Float(float) => Some(Num::Float(*float)),
+        other => panic!("not a number: {other:?}"),
+    }
+}
+
+impl Emit for Seen {
+    type Error = Error;
+
+    fn results(&mut self, _: usize, block: &mut dyn ResultBlock) -> Result<(), Error> {
+        let (window, watermark) = (block.window(), self.at_emission(block.watermark()));
+        while let Some(found) = block.next_row() {
+            let row = row(found.key, window.start.as_millis(), window.end.as_millis(), found.values);
+            let pane = match found.kind {
+                PaneKind::Early => Pane::Early,
+                PaneKind::OnTime => Pane::OnTime,
+                PaneKind::Late => Pane::Late,
+            };
+            let pane = (self.profile == Profile::Record).then_some(pane);
+            self.emits.push(Emitted { at: self.at, watermark, row, pane });
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, _: usize, event: LateEvent<'_>) -> Result<(), Error> {
+        assert!(event.late_by_ms >= 0, "a late event is late by a negative time");
+        let (start, end) = (event.window.start.as_millis(), event.window.end.as_millis());
+        self.late.push(Late {
+            at: event.batch.records[event.index] as usize,
+            ts: event.time().as_millis(),
+            key: event.batch.keys[0].get(event.index).to_vec(),
+            window: (self.profile == Profile::Batch).then_some((start, end)),
+        });
+        Ok(())
+    }
+
+    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Error> {
+        self.rejected.push((batch.records[index] as usize, "timestamp_out_of_range"));
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Settings of a case as a definition of the engine.
+
+use floodmark::aggregate::{AggregateSpec, Function, InputType};
+use floodmark::event_time::{Cumulative, InvalidWindow, Sliding, Span, Tumbling, Windows as EngineWindows};
+use floodmark::operator::{
+    Accumulation, Advance, Mode as EngineMode, OperatorSpec, Trigger as EngineTrigger,
+};
+
+use crate::oracle::{Mode, Profile, Settings, Trigger, Windows};
+
+pub(super) fn span(millis: i64) -> Result<Span, String> {
+    Span::from_millis(millis).ok_or_else(|| format!("negative span: {millis}"))
+}
+
+/// Count, count of values, sum, min and max.
+fn aggregates(real: bool) -> Vec<AggregateSpec> {
+    let input = if real { InputType::Float } else { InputType::Int };
+    let over = |name: &str, function| AggregateSpec::over(name, function, "value", input, 0);
+    vec![
+        AggregateSpec::count("count"),
+        over("count_value", Function::Count),
+        over("sum", Function::Sum),
+        over("min", Function::Min),
+        over("max", Function::Max),
+    ]
+}
+
+fn windows(windows: &Windows) -> Result<EngineWindows, String> {
+    let invalid = |error: InvalidWindow| error.to_string();
+    match windows {
+        Windows::Tumbling { size, offset } => {
+            Tumbling::new(span(*size)?, *offset).map(Into::into).map_err(invalid)
+        }
+        Windows::Sliding { size, slide, offset } => {
+            Sliding::new(span(*size)?, span(*slide)?, *offset).map(Into::into).map_err(invalid)
+        }
+        Windows::Cumulate { max_size, step } => {
+            Cumulative::new(span(*max_size)?, span(*step)?, 0).map(Into::into).map_err(invalid)
+        }
+        Windows::Session { gap } => EngineWindows::session(span(*gap)?).map_err(invalid),
+        Windows::CalendarDay { zone } => {
+            EngineWindows::days(zone.iana_name().unwrap_or("UTC")).map_err(invalid)
+        }
+        Windows::UnknownZone => EngineWindows::days("Mars/Olympus").map_err(invalid),
+        Windows::Global => Ok(EngineWindows::Global),
+    }
+}
+
+/// # Errors
+/// Why the engine refuses the settings.
+pub(super) fn operator(settings: &Settings, real: bool) -> Result<OperatorSpec, String> {
+    let mut spec = OperatorSpec::new("case", windows(&settings.windows)?, &["key"], aggregates(real));
+    spec.allowed_lateness = span(settings.allowed_lateness_ms)?;
+    spec.mode = match settings.mode {
+        Mode::Append => EngineMode::Append,
+        Mode::Update => EngineMode::Update,
+        Mode::Complete => EngineMode::Complete,
+    };
+    spec.trigger = match settings.trigger {
+        Trigger::EventTime => EngineTrigger::Watermark,
+        Trigger::Count(n) => EngineTrigger::Count(u32::try_from(n).unwrap()),
+        Trigger::Early(interval) => EngineTrigger::Early(span(interval)?),
+    };
+    if settings.discarding {
+        spec.accumulation = Accumulation::Discarding;
+    }
+    if settings.profile == Profile::Batch {
+        spec.advance = Advance::Batch;
+    }
+    Ok(spec)
+}

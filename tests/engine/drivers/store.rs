@@ -1,0 +1,129 @@
+//! The public store, in a directory of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use floodmark::checkpoint::{Position, SourceIdentity};
+use floodmark::clock::ManualClock;
+use floodmark::error::Error;
+use floodmark::event_time::Watermark;
+use floodmark::operator::{EventBatch, OperatorSpec, PartitionId};
+use floodmark::store::{Barrier, ReadTo, WindowStore};
+use tempfile::TempDir;
+
+use super::runner::{Backend as Face, Reader, Step, is_real};
+use super::seen::Seen;
+use super::spec::{operator, span};
+use crate::oracle::{Op, Row, Settings};
+
+const MEMORY_BYTES: usize = 16 << 20;
+const INPUT: SourceIdentity = SourceIdentity { head_bytes: 4, head_crc32: 7 };
+
+pub(super) struct Backend {
+    settings: Settings,
+    spec: OperatorSpec,
+    directory: TempDir,
+    clock: Arc<ManualClock>,
+    now_ms: i64,
+    store: Option<WindowStore>,
+}
+
+impl Backend {
+    /// # Errors
+    /// Why the settings are refused.
+    pub(super) fn new(settings: &Settings, ops: &[Op]) -> Result<Self, String> {
+        Ok(Self {
+            spec: operator(settings, is_real(ops))?,
+            settings: settings.clone(),
+            // Many stores are opened here, and none of them has to outlive the machine.
+            directory: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(),
+            clock: Arc::new(ManualClock::at(0)),
+            now_ms: 0,
+            store: None,
+        })
+    }
+
+    fn store(&mut self) -> &mut WindowStore {
+        self.store.as_mut().expect("a process runs between two operations")
+    }
+}
+
+impl Face for Backend {
+    fn open(&mut self, _: &[Reader]) -> Result<(), String> {
+        let idle = self.settings.idle_timeout_ms.map(|millis| Duration::from_millis(millis as u64));
+        let builder = WindowStore::builder("case").window(self.spec.clone()).idle_timeout(idle);
+        let builder = builder.delay(span(self.settings.delay_ms)?).memory_bytes(MEMORY_BYTES);
+        let store = builder.clock(self.clock.clone()).open(self.directory.path().join("state"));
+        self.store = Some(words(store)?);
+        Ok(())
+    }
+
+    fn die(&mut self) {
+        self.store = None;
+    }
+
+    /// The store has to know where the reader of the partition stopped.
+    fn add_partition(&mut self, partition: usize, reader: Reader) -> Result<(), String> {
+        let (id, position) = words(self.store().partition(&format!("p{partition}"), INPUT))?;
+        if (id, position.records) != (PartitionId(partition as u32), reader.records) {
+            return Err(format!("position: expected {reader:?}, found {id:?} {position:?}"));
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, batch: &EventBatch, seen: &mut Seen) -> Result<(), String> {
+        words(self.store().process(batch, seen))
+    }
+
+    fn tick(&mut self, now_ms: i64, backlog: &BTreeMap<usize, u64>, seen: &mut Seen) -> Result<(), String> {
+        let span = now_ms.saturating_sub(self.now_ms).max(0);
+        self.clock.advance(Duration::from_millis(span as u64));
+        self.now_ms += span;
+        let unread = |partition: PartitionId| backlog.get(&(partition.0 as usize)).is_some_and(|n| *n > 0);
+        words(self.store().tick(unread, seen))
+    }
+
+    fn finish_partition(&mut self, partition: usize, seen: &mut Seen) -> Result<(), String> {
+        words(self.store().finish_partition(PartitionId(partition as u32), seen))
+    }
+
+    fn end_of_input(&mut self, seen: &mut Seen) -> Result<(), String> {
+        words(self.store().end_of_input(seen))
+    }
+
+    fn end_batch(&mut self, seen: &mut Seen) -> Result<(), String> {
+        words(self.store().end_batch(seen))
+    }
+
+    fn checkpoint(&mut self, readers: &[Reader]) -> Result<(), String> {
+        let read_to = readers.iter().enumerate().map(|(partition, reader)| ReadTo {
+            partition: PartitionId(partition as u32),
+            position: Position { bytes: 0, records: reader.records },
+            finished: reader.finished,
+        });
+        let barrier = Barrier { read_to: read_to.collect(), ..Barrier::default() };
+        words(self.store().checkpoint(barrier)).map(|_| ())
+    }
+
+    /// What leaves memory is the store's own matter.
+    fn spill(&mut self, _: Step) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn watermark(&self) -> Watermark {
+        self.store.as_ref().expect("a process runs between two operations").watermark()
+    }
+
+    fn batch_watermark(&self) -> Watermark {
+        self.store.as_ref().expect("a process runs between two operations").batch_watermark()
+    }
+
+    fn state(&mut self) -> Result<Option<Vec<Row>>, String> {
+        Ok(None)
+    }
+}
+
+fn words<T>(result: Result<T, Error>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}

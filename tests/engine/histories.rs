@@ -1,0 +1,286 @@
+//! Any small history gives what the model gives, however it is cut into batches, whenever panes leave memory, and
+//! wherever the process dies.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use crate::cases::{compare, compare_unplaced, deep};
+use crate::drivers::{Plan, Step, through_operator, through_store};
+use crate::oracle::{Event, Key, Mode, Num, Observed, Op, Oracle, Profile, Settings, Trigger, Windows};
+
+/// Settings and what happens under them. Prints itself one operation a line.
+#[derive(Clone)]
+struct History {
+    settings: Settings,
+    ops: Vec<Op>,
+    plan: Plan,
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}", self.settings)?;
+        writeln!(f, "{:?}", self.plan)?;
+        for (at, op) in self.ops.iter().enumerate() {
+            match op {
+                Op::Event(Event { ts, key, value, partition, .. }) => {
+                    let key = key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned());
+                    writeln!(f, "  {at}: event ts={ts:?} key={key:?} value={value:?} partition={partition}")?;
+                }
+                other => writeln!(f, "  {at}: {other:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An operation before it is known in which settings it happens.
+#[derive(Clone, Debug)]
+enum Draft {
+    Event { jitter: i64, key: Option<Key>, value: Option<i64>, partition: usize, timeless: bool },
+    Tick { millis: i64, backlog: bool },
+    BatchEnd,
+    PartitionAdded,
+}
+
+/// What the times of a history are multiplied by and counted from.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    unit: i64,
+    base: i64,
+    /// Units from one event to the next, on the average.
+    drift: i64,
+    real: bool,
+}
+
+fn windows() -> impl Strategy<Value = Windows> {
+    let offset = |step: i64, share: f64| (step as f64 * share) as i64;
+    prop_oneof![
+        3 => (1_i64..20, -0.99..0.99).prop_map(move |(size, share)| Windows::Tumbling { size, offset: offset(size, share) }),
+        4 => (1_i64..24, 1_i64..12, -0.99..0.99).prop_map(move |(size, slide, share)| {
+            Windows::Sliding { size, slide, offset: offset(slide, share) }
+        }),
+        5 => (1_i64..14).prop_map(|gap| Windows::Session { gap }),
+        2 => (1_i64..8, 1_i64..6).prop_map(|(step, steps)| Windows::Cumulate { max_size: step * steps, step }),
+        1 => prop_oneof![Just("America/New_York"), Just("Asia/Kathmandu"), Just("Australia/Lord_Howe")]
+            .prop_map(|zone| Windows::CalendarDay { zone: TimeZone::get(zone).unwrap() }),
+        1 => Just(Windows::Global),
+    ]
+}
+
+fn record_settings() -> impl Strategy<Value = Settings> {
+    let trigger = prop_oneof![
+        4 => Just(Trigger::EventTime),
+        2 => (1_u64..5).prop_map(Trigger::Count),
+        2 => (1_i64..12).prop_map(Trigger::Early),
+    ];
+    let lateness = prop_oneof![Just(0_i64), 1_i64..25];
+    let idle = prop_oneof![3 => Just(None), 1 => (1_i64..5).prop_map(|n| Some(n * 100))];
+    (windows(), 0_i64..15, lateness, trigger, any::<bool>(), 0_u8..5, 1_usize..4, idle).prop_map(
+        |(
+            windows,
+            delay_ms,
+            allowed_lateness_ms,
+            trigger,
+            discarding,
+            update,
+            partitions,
+            idle_timeout_ms,
+        )| {
+            let mut settings = Settings::new(windows);
+            (settings.delay_ms, settings.allowed_lateness_ms) = (delay_ms, allowed_lateness_ms);
+            (settings.trigger, settings.discarding) = (trigger, discarding);
+            (settings.partitions, settings.idle_timeout_ms) = (partitions, idle_timeout_ms);
+            if update == 0 {
+                (settings.mode, settings.trigger) = (Mode::Update, Trigger::EventTime);
+            }
+            // All time has too many multiples of anything.
+            if settings.windows == Windows::Global && matches!(settings.trigger, Trigger::Early(_)) {
+                settings.trigger = Trigger::EventTime;
+            }
+            settings
+        },
+    )
+}
+
+fn batch_settings() -> impl Strategy<Value = Settings> {
+    let mode = prop_oneof![Just(Mode::Append), Just(Mode::Update), Just(Mode::Complete)];
+    (windows(), 0_i64..15, mode).prop_map(|(windows, delay_ms, mode)| {
+        let mut settings = Settings::new(windows);
+        (settings.profile, settings.delay_ms, settings.mode) = (Profile::Batch, delay_ms, mode);
+        if settings.windows.is_session() && mode == Mode::Update {
+            settings.mode = Mode::Append;
+        }
+        settings
+    })
+}
+
+fn key() -> impl Strategy<Value = Option<Key>> {
+    prop_oneof![
+        12 => (b'a'..b'd').prop_map(|letter| Some(vec![letter])),
+        1 => Just(Some(vec![])),
+        1 => Just(Some(vec![0xff, 0])),
+        1 => Just(Some(b"a-key-that-does-not-fit-into-its-slot".to_vec())),
+        1 => Just(None),
+    ]
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let jitter = prop_oneof![3 => -6_i64..7, 2 => -40_i64..41];
+    let value = prop_oneof![9 => (-9_i64..10).prop_map(Some), 1 => Just(None)];
+    let event =
+        (jitter, key(), value, 0_usize..4, 0_u8..30).prop_map(|(jitter, key, value, partition, timeless)| {
+            Draft::Event { jitter, key, value, partition, timeless: timeless == 1 }
+        });
+    prop_oneof![
+        16 => event,
+        2 => (1_i64..400, 0_u8..4).prop_map(|(millis, backlog)| Draft::Tick { millis, backlog: backlog == 1 }),
+        3 => Just(Draft::BatchEnd),
+        1 => Just(Draft::PartitionAdded),
+    ]
+}
+
+fn step(kills: bool, spills: bool) -> impl Strategy<Value = Step> {
+    let weight = |allowed: bool, weight: u32| if allowed { weight } else { 0 };
+    prop_oneof![
+        6 => Just(Step::Nothing),
+        weight(spills, 2) => Just(Step::SpillDirty),
+        weight(spills, 2) => Just(Step::SpillLargest),
+        weight(spills, 2) => Just(Step::SpillAll),
+        3 => Just(Step::Checkpoint),
+        weight(kills, 2) => Just(Step::Kill),
+        weight(kills, 2) => Just(Step::CheckpointAndKill),
+    ]
+}
+
+/// How a history ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Open,
+    Input,
+    Partitions,
+}
+
+fn scale(settings: &mut Settings, drift: i64, real: bool) -> Scale {
+    if !matches!(settings.windows, Windows::CalendarDay { .. }) {
+        return Scale { unit: 1, base: if drift == 0 { 0 } else { -20 }, drift, real };
+    }
+    // Days need hours, and a change of the clocks nearby.
+    let unit = 3 * 3_600_000;
+    settings.delay_ms *= unit;
+    settings.allowed_lateness_ms *= unit;
+    if let Trigger::Early(interval) = &mut settings.trigger {
+        *interval *= unit;
+    }
+    Scale { unit, base: 1_615_700_000_000, drift, real }
+}
+
+fn ops(settings: &Settings, drafts: &[Draft], scale: Scale, end: End) -> Vec<Op> {
+    let (mut now_ms, mut partitions) = (0, settings.partitions);
+    let mut ops: Vec<Op> = Vec::new();
+    for (index, draft) in drafts.iter().enumerate() {
+        ops.push(match draft.clone() {
+            Draft::Event { jitter, key, value, partition, timeless } => {
+                let ts = scale.base + scale.unit * (index as i64 * scale.drift + jitter);
+                let number = |int: i64| match scale.real {
+                    true => Num::Float(int as f64 / 4.0),
+                    false => Num::Int(int.into()),
+                };
+                Op::Event(Event {
+                    ts: (!timeless).then_some(ts),
+                    key,
+                    value: value.map(number),
+                    partition: partition % partitions,
+                    id: None,
+                })
+            }
+            Draft::Tick { millis, backlog } if settings.idle_timeout_ms.is_some() => {
+                now_ms += millis;
+                Op::Tick { now_ms, backlog: backlog.then_some((0, 1)).into_iter().collect() }
+            }
+            Draft::PartitionAdded if settings.profile == Profile::Record => {
+                partitions += 1;
+                Op::PartitionAdded(partitions - 1)
+            }
+            Draft::Tick { .. } | Draft::PartitionAdded | Draft::BatchEnd => Op::BatchEnd,
+        });
+    }
+    match end {
+        _ if settings.profile == Profile::Batch => ops.push(Op::BatchEnd),
+        End::Open => {}
+        End::Input => ops.push(Op::EndOfInput),
+        End::Partitions => ops.extend((0..partitions).map(Op::EndOfPartition)),
+    }
+    ops
+}
+
+fn history(spills: bool, longest: usize) -> impl Strategy<Value = History> {
+    let settings = prop_oneof![4 => record_settings().boxed(), 1 => batch_settings().boxed()];
+    let end = prop_oneof![2 => Just(End::Input), 1 => Just(End::Open), 1 => Just(End::Partitions)];
+    let drafts = prop::collection::vec(draft(), 1..longest);
+    let batches = prop_oneof![Just(vec![]), prop::collection::vec(1_usize..9, 1..4)];
+    (settings, drafts, 0_i64..4, 0_u8..4, end, batches).prop_flat_map(
+        move |(mut settings, drafts, drift, real, end, batches)| {
+            let scale = scale(&mut settings, drift, real == 1);
+            let ops = ops(&settings, &drafts, scale, end);
+            // Idle time-outs begin anew in a new process, which says nothing about how long the old one waited.
+            let kills = settings.idle_timeout_ms.is_none();
+            prop::collection::vec(step(kills, spills), 0..6).prop_map(move |after| History {
+                settings: settings.clone(),
+                ops: ops.clone(),
+                plan: Plan { batches: batches.clone(), after },
+            })
+        },
+    )
+}
+
+/// # Errors
+/// The first difference between the model and the engine.
+fn check(
+    history: &History,
+    way: fn(&Settings, &[Op], &Plan) -> Result<Observed, String>,
+) -> Result<(), TestCaseError> {
+    let History { settings, ops, plan } = history;
+    let expected = Oracle::run(settings, ops).expect("histories have settings that work");
+    let mut found = way(settings, ops, plan).map_err(TestCaseError::fail)?;
+    let difference = if plan.batches.is_empty() {
+        if found.watermarks.is_empty() {
+            found.watermarks.clone_from(&expected.watermarks);
+        }
+        compare(&expected, &found)
+    } else {
+        compare_unplaced(&expected, &found)
+    };
+    difference.map_err(|difference| TestCaseError::fail(difference.to_string()))
+}
+
+fn config(cases: u32, deep_cases: u32) -> ProptestConfig {
+    let seed = std::env::var("FLOODMARK_SEED").ok().map_or(20_261_130, |seed| seed.parse().unwrap());
+    ProptestConfig {
+        cases: if deep() { deep_cases } else { cases },
+        rng_seed: RngSeed::Fixed(seed),
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config(2_000, 100_000))]
+
+    #[test]
+    fn an_operator_agrees_with_the_model_on_any_history(history in history(true, 40)) {
+        check(&history, through_operator)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60, 2_000))]
+
+    #[test]
+    fn a_store_agrees_with_the_model_on_any_history(history in history(false, 40)) {
+        check(&history, through_store)?;
+    }
+}
