@@ -17,7 +17,9 @@ use crate::checkpoint::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
-use crate::operator::{Marks, OperatorSpec, PartitionProgress, RowBuffer, WatermarkTracker, WindowOperator};
+use crate::operator::{
+    Advance, Marks, OperatorSpec, PartitionProgress, RowBuffer, WatermarkTracker, WindowOperator,
+};
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
 /// Share of the hot buffer that restored panes may fill; the rest is for what comes.
@@ -112,7 +114,12 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
         .collect();
     let mut tracker = WatermarkTracker::new(builder.delay, builder.idle_timeout);
     let (db, restored) = match choice.chosen {
-        None => (StateDb::create(&directory.work_dir(), &families, &memory)?, None),
+        None => {
+            // By batches, windows that end by 1970 are closed from the start.
+            let by_batch = operators.iter_mut().filter(|operator| operator.spec().advance == Advance::Batch);
+            by_batch.for_each(|operator| operator.restore(super::spark_watermark(Watermark::None)));
+            (StateDb::create(&directory.work_dir(), &families, &memory)?, None)
+        }
         Some(verified) => {
             check_shape(verified.manifest(), &operators)?;
             let db = open_copy(&directory, &verified, &families, &memory)?;

@@ -8,7 +8,6 @@ use std::path::Path;
 
 mod against_oracle;
 mod cases;
-mod conformance;
 mod drivers;
 mod golden;
 mod histories;

@@ -380,9 +380,10 @@ impl AlignedOperator {
             (Mode::Update, _) | (Mode::Append, Repeat::Each) => true,
             (Mode::Append, Repeat::Count(n)) => history.since_fire >= n,
             (Mode::Append, Repeat::EventTime(interval)) => {
-                if history.next_boundary.is_none() && history.pane_index == 0 {
-                    let instant = super::next_multiple(event.time, interval);
-                    history.next_boundary = self.plan_boundary(table, row, instant);
+                // Counted from the first event, even when the first multiple after it is past the window.
+                if history.next_boundary.is_none() {
+                    history.next_boundary = super::next_multiple(event.time, interval);
+                    self.plan_boundary(table, row, history.next_boundary);
                 }
                 false
             }

@@ -273,7 +273,7 @@ impl AlignedOperator {
         self.fire_rows(table, &rows, window, watermark, emit)?;
         for row in rows {
             let next = instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis);
-            let next = self.plan_boundary(table, row, next);
+            self.plan_boundary(table, row, next);
             let mut history = History::of(self.open_table(table).words(row));
             history.next_boundary = next;
             history.store(self.open_table(table).words_mut(row));
@@ -282,17 +282,11 @@ impl AlignedOperator {
     }
 
     /// Registers an early firing at `instant`, unless the window's own end comes first.
-    pub(super) fn plan_boundary(
-        &mut self,
-        table: usize,
-        row: u32,
-        instant: Option<EventTime>,
-    ) -> Option<EventTime> {
+    pub(super) fn plan_boundary(&mut self, table: usize, row: u32, instant: Option<EventTime>) {
         let end = self.open_table(table).window.end;
-        let instant = instant.filter(|instant| last_instant(end) > *instant)?;
+        let Some(instant) = instant.filter(|instant| last_instant(end) > *instant) else { return };
         self.boundaries.entry((instant, end)).or_default().push(row);
         self.due = self.due.min(instant_after(instant));
-        Some(instant)
     }
 
     fn firing(&self, window: Window, watermark: Watermark) -> Firing<'_> {

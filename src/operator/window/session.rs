@@ -421,7 +421,7 @@ impl SessionOperator {
             (Mode::Update, _) | (Mode::Append, Repeat::Each) => true,
             (Mode::Append, Repeat::Count(n)) => history.since_fire >= n,
             (Mode::Append, Repeat::EventTime(interval)) => {
-                if history.next_boundary.is_none() && history.pane_index == 0 {
+                if history.next_boundary.is_none() {
                     history.next_boundary = super::next_multiple(time, interval);
                     plans = true;
                 }

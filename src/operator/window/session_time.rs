@@ -113,10 +113,9 @@ impl SessionOperator {
                 self.fire(at, watermark, emit)?;
                 let Repeat::EventTime(interval) = self.spec.trigger.early() else { return Ok(()) };
                 let mut history = History::of(self.rows.words(at));
-                let next = history.next_boundary.and_then(|instant| {
+                history.next_boundary = history.next_boundary.and_then(|instant| {
                     instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis)
                 });
-                history.next_boundary = next.filter(|&instant| instant < last_instant(window.end));
                 history.store(self.rows.words_mut(at));
                 self.plan(at);
             }
