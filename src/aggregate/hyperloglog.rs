@@ -19,7 +19,7 @@ const REGISTERS: u8 = 1;
 
 /// A set of hashes, or what is kept of a large one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HyperLogLog {
+pub(super) struct HyperLogLog {
     precision: u8,
     kept: Kept,
 }
@@ -34,8 +34,7 @@ enum Kept {
 
 impl HyperLogLog {
     /// An empty sketch of 2^`precision` registers; the precision is brought between 4 and 18.
-    #[must_use]
-    pub fn new(precision: u8) -> Self {
+    pub(super) fn new(precision: u8) -> Self {
         Self { precision: precision.clamp(PRECISION_MIN, PRECISION_MAX), kept: Kept::Hashes(Vec::new()) }
     }
 
@@ -45,7 +44,7 @@ impl HyperLogLog {
     }
 
     /// Adds a hash, all of whose bits must be evenly spread.
-    pub fn insert(&mut self, hash: u64) {
+    pub(super) fn insert(&mut self, hash: u64) {
         let hashes_max = self.hashes_max();
         match &mut self.kept {
             Kept::Registers(registers) => raise(registers, self.precision, hash),
@@ -68,7 +67,7 @@ impl HyperLogLog {
     }
 
     /// Adds what another sketch of the same precision holds; one of another precision is left out.
-    pub fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         if self.precision != other.precision {
             return;
         }
@@ -84,8 +83,7 @@ impl HyperLogLog {
     }
 
     /// About how many different hashes were added; exact while they are few.
-    #[must_use]
-    pub fn estimate(&self) -> u64 {
+    pub(super) fn estimate(&self) -> u64 {
         match &self.kept {
             Kept::Hashes(hashes) => hashes.len() as u64,
             Kept::Registers(registers) => estimate(registers, self.precision).round() as u64,

@@ -35,7 +35,6 @@ pub use crate::event::Datum;
 use define::Erased;
 pub use define::{Aggregate, Defined, Observation, StateError};
 pub use function::{Beyond, Fraction, Function, Keep, LIMIT_MAX, PRECISIONS};
-pub use hyperloglog::HyperLogLog;
 pub use input::{Input, InputType};
 pub use layout::{Layout, Touch};
 pub use number::ExactFloat;

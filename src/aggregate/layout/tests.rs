@@ -284,7 +284,8 @@ fn of_column(
     let layout = Layout::new(&specs);
     assert!(values.iter().all(|&value| column.push(value)));
     let touches: Vec<Touch> = (0..values.len()).map(|event| Touch { row: 0, event: event as u32 }).collect();
-    let batch = EventBatch { values: vec![column], ..EventBatch::default() };
+    let times = (0..values.len() as i64).collect();
+    let batch = EventBatch { times, values: vec![column], ..EventBatch::default() };
     let mut row = Row::identity(&layout);
     layout.update(&mut row.words, &mut row.sketches, &touches, &batch);
     self::values(&layout, &row)

@@ -124,7 +124,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("type = \"int\" },\n]", "type = \"decimal\" },\n]", "how many digits stand behind", "decimal(2)"),
     ("type = \"int\" },\n]", "type = \"decimal(19)\" },\n]", "how many digits stand behind", "from 0 to 18"),
     ("type = \"int\" },\n]", "type = \"text\" },\n]", "\"text\" is not known", "string"),
-    ("\"sum\"", "\"som\"", "flights.toml:28:38: window[1].aggregates[2].function: \"som\" is not", "\"sum\""),
+    ("\"sum\"", "\"som\"", "flights.toml:29:36: window[1].aggregates[2].function: \"som\" is not", "\"sum\""),
     ("\"sum\"", "\"sum\", limit = 5", "limit: has no meaning for sum", "Remove"),
     ("\"sum\"", "\"median\", q = 0.5", "q: has no meaning for median", "Remove"),
     ("\"sum\"", "\"quantile\"", "quantile needs `q`", "q = 0.95"),
@@ -266,6 +266,18 @@ fn two_windows_may_not_share_a_name() {
     let second = &FLIGHTS[FLIGHTS.find("[[window]]").unwrap()..FLIGHTS.find("[late]").unwrap()];
     let (message, _) = refusal(&FLIGHTS.replace("[late]", &format!("{second}\n[late]")));
     assert!(message.contains("window[2].name: there is a window \"hourly\" already"), "{message}");
+}
+
+#[test]
+fn every_example_is_accepted() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut accepted = 0;
+    for folder in std::fs::read_dir(examples).unwrap() {
+        let path = folder.unwrap().path().join("pipeline.toml");
+        PipelineConfig::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        accepted += 1;
+    }
+    assert!(accepted >= 2);
 }
 
 #[test]
