@@ -110,7 +110,28 @@ impl Validity {
     }
 }
 
-/// The values of one input field of a batch. An absent value is null; its slot holds zero.
+/// One value of one event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Datum<'a> {
+    /// An integer.
+    Int(i64),
+    /// A float; may be NaN or infinite when a program pushed such a one.
+    Float(f64),
+    /// A decimal: `unscaled` divided by ten to the power of `scale`.
+    Decimal {
+        /// The digits, at most [`DECIMAL_DIGITS_MAX`].
+        unscaled: i64,
+        /// How many of them stand behind the point.
+        scale: u8,
+    },
+    /// Text, as bytes that need not be UTF-8.
+    Text(&'a [u8]),
+}
+
+/// Digits that a decimal may have, those behind the point included.
+pub const DECIMAL_DIGITS_MAX: u8 = 18;
+
+/// The values of one input field of a batch. An absent value is null; its slot holds zero, or an empty text.
 #[derive(Clone, Debug)]
 pub enum ValueColumn {
     /// Exact 64-bit integers.
@@ -124,6 +145,22 @@ pub enum ValueColumn {
     Float {
         /// One value per event.
         values: Vec<f64>,
+        /// Which are not null.
+        validity: Validity,
+    },
+    /// Exact decimals of one scale.
+    Decimal {
+        /// Digits behind the point, the same for all values.
+        scale: u8,
+        /// One value per event, times ten to the power of the scale.
+        values: Vec<i64>,
+        /// Which are not null.
+        validity: Validity,
+    },
+    /// Text.
+    Text {
+        /// One text per event.
+        values: KeyColumn,
         /// Which are not null.
         validity: Validity,
     },
@@ -142,11 +179,35 @@ impl ValueColumn {
         Self::Float { values: Vec::new(), validity: Validity::default() }
     }
 
+    /// An empty column of decimals with `scale` digits behind the point.
+    #[must_use]
+    pub fn decimal(scale: u8) -> Self {
+        Self::Decimal { scale, values: Vec::new(), validity: Validity::default() }
+    }
+
+    /// An empty column of text.
+    #[must_use]
+    pub fn text() -> Self {
+        Self::Text { values: KeyColumn::default(), validity: Validity::default() }
+    }
+
     /// Which values are not null.
     #[must_use]
     pub fn validity(&self) -> &Validity {
         match self {
-            Self::Int { validity, .. } | Self::Float { validity, .. } => validity,
+            Self::Int { validity, .. }
+            | Self::Float { validity, .. }
+            | Self::Decimal { validity, .. }
+            | Self::Text { validity, .. } => validity,
+        }
+    }
+
+    fn validity_mut(&mut self) -> &mut Validity {
+        match self {
+            Self::Int { validity, .. }
+            | Self::Float { validity, .. }
+            | Self::Decimal { validity, .. }
+            | Self::Text { validity, .. } => validity,
         }
     }
 
@@ -154,8 +215,9 @@ impl ValueColumn {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Int { values, .. } => values.len(),
+            Self::Int { values, .. } | Self::Decimal { values, .. } => values.len(),
             Self::Float { values, .. } => values.len(),
+            Self::Text { values, .. } => values.len(),
         }
     }
 
@@ -165,76 +227,102 @@ impl ValueColumn {
         self.len() == 0
     }
 
+    /// The value at `index`; `None` when it is null or there is none.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Datum<'_>> {
+        if index >= self.len() || !self.validity().is_present(index) {
+            return None;
+        }
+        Some(match self {
+            Self::Int { values, .. } => Datum::Int(values[index]),
+            Self::Float { values, .. } => Datum::Float(values[index]),
+            Self::Decimal { scale, values, .. } => Datum::Decimal { unscaled: values[index], scale: *scale },
+            Self::Text { values, .. } => Datum::Text(values.get(index)),
+        })
+    }
+
     /// Appends a null.
     pub fn push_null(&mut self) {
+        let index = self.len();
+        self.validity_mut().push(index, false);
         match self {
-            Self::Int { values, validity } => {
-                validity.push(values.len(), false);
-                values.push(0);
-            }
-            Self::Float { values, validity } => {
-                validity.push(values.len(), false);
-                values.push(0.0);
-            }
+            Self::Int { values, .. } | Self::Decimal { values, .. } => values.push(0),
+            Self::Float { values, .. } => values.push(0.0),
+            Self::Text { values, .. } => values.push(&[]),
         }
     }
 
-    /// Appends an integer; in a column of floats, the nearest float.
+    /// Appends a value: one of the column's type, or an integer where it has an equal there (in a column of floats,
+    /// the nearest float). Returns false, and appends nothing, when it does not fit.
+    pub fn push(&mut self, value: Datum<'_>) -> bool {
+        let index = self.len();
+        match (&mut *self, value) {
+            (Self::Int { values, .. }, Datum::Int(value)) => values.push(value),
+            (Self::Float { values, .. }, Datum::Int(value)) => values.push(value as f64),
+            (Self::Float { values, .. }, Datum::Float(value)) => values.push(value),
+            (Self::Decimal { scale, values, .. }, Datum::Int(value)) => match scaled(value, *scale) {
+                Some(unscaled) => values.push(unscaled),
+                None => return false,
+            },
+            (Self::Decimal { scale, values, .. }, Datum::Decimal { unscaled, scale: given })
+                if *scale == given && has_decimal_digits(unscaled) =>
+            {
+                values.push(unscaled);
+            }
+            (Self::Text { values, .. }, Datum::Text(text)) => values.push(text),
+            _ => return false,
+        }
+        self.validity_mut().push(index, true);
+        true
+    }
+
+    /// Appends an integer, as [`ValueColumn::push`] does; where it does not fit, a null.
     pub fn push_int(&mut self, value: i64) {
-        match self {
-            Self::Int { values, validity } => {
-                validity.push(values.len(), true);
-                values.push(value);
-            }
-            Self::Float { values, validity } => {
-                validity.push(values.len(), true);
-                values.push(value as f64);
-            }
+        if !self.push(Datum::Int(value)) {
+            self.push_null();
         }
     }
 
-    /// Appends a float. Returns false, and appends a null, when this is a column of integers.
+    /// Appends a float. Returns false, and appends a null, when this is not a column of floats.
     pub fn push_float(&mut self, value: f64) -> bool {
-        match self {
-            Self::Int { .. } => {
-                self.push_null();
-                false
-            }
-            Self::Float { values, validity } => {
-                validity.push(values.len(), true);
-                values.push(value);
-                true
-            }
+        let fits = self.push(Datum::Float(value));
+        if !fits {
+            self.push_null();
         }
+        fits
     }
 
     /// Drops every value from `len` on.
     pub fn truncate(&mut self, len: usize) {
         match self {
-            Self::Int { values, validity } => {
-                values.truncate(len);
-                validity.present.truncate(len);
-            }
-            Self::Float { values, validity } => {
-                values.truncate(len);
-                validity.present.truncate(len);
-            }
+            Self::Int { values, .. } | Self::Decimal { values, .. } => values.truncate(len),
+            Self::Float { values, .. } => values.truncate(len),
+            Self::Text { values, .. } => values.truncate(len),
         }
+        self.validity_mut().present.truncate(len);
     }
 
     /// Forgets all values and keeps the memory.
     pub fn clear(&mut self) {
         match self {
-            Self::Int { values, validity } => {
-                values.clear();
-                validity.clear();
-            }
-            Self::Float { values, validity } => {
-                values.clear();
-                validity.clear();
-            }
+            Self::Int { values, .. } | Self::Decimal { values, .. } => values.clear(),
+            Self::Float { values, .. } => values.clear(),
+            Self::Text { values, .. } => values.clear(),
         }
+        self.validity_mut().clear();
     }
+}
+
+/// An integer as a decimal of `scale`, if it has room there.
+fn scaled(value: i64, scale: u8) -> Option<i64> {
+    let unscaled = 10_i64.checked_pow(u32::from(scale))?.checked_mul(value)?;
+    has_decimal_digits(unscaled).then_some(unscaled)
+}
+
+/// True when a decimal has no more than [`DECIMAL_DIGITS_MAX`] digits.
+#[must_use]
+pub fn has_decimal_digits(unscaled: i64) -> bool {
+    unscaled.unsigned_abs() < 10_u64.pow(u32::from(DECIMAL_DIGITS_MAX))
 }
 
 /// A block of events from one partition, in arrival order, column by column.
@@ -259,13 +347,22 @@ pub struct EventBatch {
     pub spans: Vec<Range<u32>>,
 }
 
-/// One value of one event.
+/// A number for [`EventBatch::push_event`], which also takes a [`Datum`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// For a column of integers, or rounded for one of floats.
     Int(i64),
     /// For a column of floats.
     Float(f64),
+}
+
+impl From<Number> for Datum<'_> {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Int(value) => Self::Int(value),
+            Number::Float(value) => Self::Float(value),
+        }
+    }
 }
 
 impl EventBatch {
@@ -278,20 +375,22 @@ impl EventBatch {
     /// Appends an event: one key per key column, one value per value column, `None` for null.
     ///
     /// The store refuses a batch whose columns differ in length, which is what a wrong number of keys or values, or a
-    /// float for a column of integers, leads to.
-    pub fn push_event(&mut self, time: EventTime, keys: &[&[u8]], values: &[Option<Number>]) {
+    /// value of another type than its column, leads to.
+    pub fn push_event<'a, V>(&mut self, time: EventTime, keys: &[&[u8]], values: &[Option<V>])
+    where
+        V: Copy + Into<Datum<'a>>,
+    {
         self.times.push(time.as_millis());
         for (column, key) in self.keys.iter_mut().zip(keys) {
             column.push(key);
         }
         for (column, value) in self.values.iter_mut().zip(values) {
-            match (value, column) {
-                (None, column) => column.push_null(),
-                (Some(Number::Int(value)), column) => column.push_int(*value),
-                (Some(Number::Float(value)), column @ ValueColumn::Float { .. }) => {
-                    column.push_float(*value);
+            match value {
+                None => column.push_null(),
+                // What does not fit leaves the column short, which the store refuses.
+                Some(value) => {
+                    let _ = column.push((*value).into());
                 }
-                (Some(Number::Float(_)), ValueColumn::Int { .. }) => {}
             }
         }
     }
@@ -339,6 +438,26 @@ mod tests {
         let ValueColumn::Int { values, validity } = &column else { unreachable!() };
         assert_eq!(values, &[4, 0, 6]);
         assert_eq!((0..3).map(|i| validity.is_present(i)).collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn a_column_takes_what_it_can_hold_and_nothing_else() {
+        let mut decimals = ValueColumn::decimal(2);
+        assert!(decimals.push(Datum::Decimal { unscaled: 1_050, scale: 2 }) && decimals.push(Datum::Int(-3)));
+        assert!(
+            !decimals.push(Datum::Decimal { unscaled: 1_050, scale: 3 }) && !decimals.push(Datum::Float(1.0))
+        );
+        assert!(!decimals.push(Datum::Int(10_i64.pow(16))));
+        decimals.push_null();
+        let found: Vec<_> = (0..4).map(|index| decimals.get(index)).collect();
+        let decimal = |unscaled| Some(Datum::Decimal { unscaled, scale: 2 });
+        assert_eq!(found, [decimal(1_050), decimal(-300), None, None]);
+        let mut texts = ValueColumn::text();
+        texts.push_null();
+        assert!(texts.push(Datum::Text(b"")) && !texts.push(Datum::Int(1)));
+        assert_eq!((texts.get(0), texts.get(1), texts.len()), (None, Some(Datum::Text(b"")), 2));
+        texts.truncate(1);
+        assert_eq!(texts.len(), 1);
     }
 
     #[test]

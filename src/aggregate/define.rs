@@ -10,28 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sketches::{AnyState, Held, Sketches};
 use super::{InputType, Touch, Value};
-use crate::event::{EventBatch, PartitionId, ValueColumn};
+use crate::event::{Datum, EventBatch, PartitionId};
 use crate::event_time::EventTime;
 
-/// One value of one event on its way into an aggregate. Nulls never get there.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Datum<'a> {
-    /// An integer.
-    Int(i64),
-    /// A float; may be NaN or infinite when a program pushed such a one.
-    Float(f64),
-    /// A decimal: `unscaled` divided by ten to the power of `scale`.
-    Decimal {
-        /// The digits.
-        unscaled: i64,
-        /// How many of them stand behind the point.
-        scale: u8,
-    },
-    /// Text, as bytes that need not be UTF-8.
-    Text(&'a [u8]),
-}
-
-/// A value together with the place of its event.
+/// A value together with the place of its event. Nulls never get there.
 ///
 /// Time, partition and record number order all events in the same way whatever the batches, spills and restarts were.
 /// Programs that leave record numbers out have 0 there: break such ties by the value.
@@ -158,8 +140,6 @@ pub(super) struct SketchPlace {
 
 /// [`Aggregate`] without its types. The kind of state is found once per batch, not once per event.
 pub(super) trait Erased: fmt::Debug + Send + Sync {
-    fn name(&self) -> String;
-    fn version(&self) -> u32;
     fn state_name(&self) -> String;
     fn state_type(&self) -> TypeId;
     fn accepts(&self, input: InputType) -> bool;
@@ -191,14 +171,6 @@ fn bytes_of<A: Aggregate>(aggregate: &A, state: &A::State) -> usize {
 }
 
 impl<A: Aggregate> Erased for A {
-    fn name(&self) -> String {
-        Aggregate::name(self)
-    }
-
-    fn version(&self) -> u32 {
-        Aggregate::version(self)
-    }
-
     fn state_name(&self) -> String {
         Aggregate::state_name(self)
     }
@@ -223,7 +195,7 @@ impl<A: Aggregate> Erased for A {
         let Some(column) = batch.values.get(place.column) else { return };
         for touch in touches {
             let event = touch.event as usize;
-            let Some(value) = datum(column, event) else { continue };
+            let Some(value) = column.get(event) else { continue };
             let observation = Observation {
                 value,
                 time: EventTime::from_millis(batch.times.get(event).copied().unwrap_or_default()),
@@ -265,19 +237,6 @@ impl<A: Aggregate> Erased for A {
         let state = Aggregate::decode(self, bytes)?;
         let bytes = bytes_of(self, &state);
         Ok(Held { state: Box::new(state), bytes })
-    }
-}
-
-fn datum(column: &ValueColumn, event: usize) -> Option<Datum<'_>> {
-    match column {
-        ValueColumn::Int { values, validity } => {
-            let value = *values.get(event)?;
-            validity.is_present(event).then_some(Datum::Int(value))
-        }
-        ValueColumn::Float { values, validity } => {
-            let value = *values.get(event)?;
-            validity.is_present(event).then_some(Datum::Float(value))
-        }
     }
 }
 

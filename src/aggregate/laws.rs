@@ -67,6 +67,16 @@ pub fn same_value(left: &Value, right: &Value) -> bool {
                 || (left.is_nan() && right.is_nan())
                 || (left - right).abs() <= 1e-12 * left.abs().max(right.abs())
         }
+        (Value::List(left), Value::List(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_value(left, right))
+        }
+        (Value::Record(left), Value::Record(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| left.0 == right.0 && same_value(&left.1, &right.1))
+        }
         _ => left == right,
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::define::{Erased, SketchPlace};
-use super::finish::Finish;
+use super::finish::{Finish, Of, What};
 use super::primitive::{Primitive, Slot};
 use super::sketches::Held;
 use super::{AggregateSpec, Function, InputType, STATE_VERSION, Sketches, Value};
@@ -81,22 +81,29 @@ impl Layout {
             return Finish::Sketch { sketch: self.sketch(&code, column), code };
         }
         let present = self.slot(Primitive::Present, column);
-        let mut word = |primitive| self.slot(primitive, column);
-        match (aggregate.function, input.kind) {
-            (Function::Min, InputType::Int) => Finish::Int { word: word(Primitive::MinInt), present },
-            (Function::Max, InputType::Int) => Finish::Int { word: word(Primitive::MaxInt), present },
-            (Function::Min, InputType::Float) => Finish::Float { word: word(Primitive::MinFloat), present },
-            (Function::Max, InputType::Float) => Finish::Float { word: word(Primitive::MaxFloat), present },
-            (Function::Sum, InputType::Int) => Finish::Sum { word: word(Primitive::SumInt), present },
-            (Function::Sum, InputType::Float) => {
-                Finish::FloatSum { word: word(Primitive::SumFloat), present }
+        let float = input.kind == InputType::Float;
+        let mut word = |of_ints, of_floats| self.slot(if float { of_floats } else { of_ints }, column);
+        let what = match aggregate.function {
+            Function::Min => What::Word(word(Primitive::MinInt, Primitive::MinFloat)),
+            Function::Max => What::Word(word(Primitive::MaxInt, Primitive::MaxFloat)),
+            Function::Sum => What::Sum(word(Primitive::SumInt, Primitive::SumFloat)),
+            Function::Avg => What::Avg(word(Primitive::SumInt, Primitive::SumFloat)),
+            Function::Variance | Function::VariancePop | Function::Stddev | Function::StddevPop => {
+                What::Spread {
+                    sum: word(Primitive::SumInt, Primitive::SumFloat),
+                    squares: word(Primitive::SquaresInt, Primitive::SquaresFloat),
+                    sample: matches!(aggregate.function, Function::Variance | Function::Stddev),
+                    root: matches!(aggregate.function, Function::Stddev | Function::StddevPop),
+                }
             }
-            (Function::Avg, InputType::Int) => Finish::AvgInt { word: word(Primitive::SumInt), present },
-            (Function::Avg, InputType::Float) => {
-                Finish::AvgFloat { word: word(Primitive::SumFloat), present }
-            }
-            (Function::Count | Function::Defined, _) => Finish::Present(present),
-        }
+            _ => return Finish::Present(present),
+        };
+        let of = match input.kind {
+            InputType::Float => Of::Floats,
+            InputType::Decimal(scale) => Of::Decimals(scale),
+            InputType::Int | InputType::Text => Of::Ints,
+        };
+        Finish::Value { present, what, of }
     }
 
     /// The first word of the slot for `primitive` over `column`, laid out now unless it exists.

@@ -4,15 +4,24 @@
 //! commutative and associative with the identity row as neutral element, so it does not matter how a pane's events
 //! were spread over buffers, spills and restarts. Knows nothing of windows, keys or disks.
 
+mod bytes;
 mod define;
+mod distinct;
 mod finish;
+mod function;
+mod hyperloglog;
+mod input;
+mod item;
 pub mod laws;
 mod layout;
 mod number;
+mod ordered;
 mod payload;
 mod primitive;
+mod quantile;
 mod row;
 mod sketches;
+mod top;
 mod value;
 mod wide;
 
@@ -21,81 +30,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::DECIMAL_DIGITS_MAX;
+pub use crate::event::Datum;
 use define::Erased;
-pub use define::{Aggregate, Datum, Defined, Observation, StateError};
+pub use define::{Aggregate, Defined, Observation, StateError};
+pub use function::{Beyond, Fraction, Function, Keep, LIMIT_MAX, PRECISIONS};
+pub use input::{Input, InputType};
 pub use layout::{Layout, Touch};
 pub use number::ExactFloat;
 pub use payload::PayloadError;
 pub use row::{RowMut, RowRef};
 pub use sketches::Sketches;
-pub use value::Value;
-
-/// What an aggregate computes of the events of a pane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Function {
-    /// Number of events; with an input, of events whose value is not null.
-    Count,
-    /// Sum of the values that are not null: exact for integers, to about 100 bits for floats.
-    Sum,
-    /// Smallest value. NaN is left out unless there is nothing else; −0.0 is smaller than +0.0.
-    Min,
-    /// Largest value, with the same rule for NaN and zeros.
-    Max,
-    /// Sum divided by the number of values that are not null.
-    Avg,
-    /// What [`AggregateSpec::defined`] says: an aggregate that a program brings along.
-    Defined,
-}
-
-impl Function {
-    /// Lowercase name, as in a pipeline file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Avg => "avg",
-            Self::Defined => "defined",
-        }
-    }
-}
-
-/// Type of an input field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InputType {
-    /// Exact 64-bit integers.
-    Int,
-    /// Double-precision floats.
-    Float,
-}
-
-impl InputType {
-    /// Lowercase name, as in a pipeline file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Int => "int",
-            Self::Float => "float",
-        }
-    }
-}
-
-/// The field that an aggregate reads.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Input {
-    /// Name of the field, for people and for the fingerprint.
-    pub field: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub kind: InputType,
-    /// Index of its column in an [`crate::event::EventBatch`]; a matter of one run, not of the definition.
-    #[serde(skip)]
-    pub column: usize,
-}
+pub use value::{Value, decimal_text};
 
 /// One named aggregate of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,17 +87,56 @@ impl AggregateSpec {
 
     /// What computes it when its state is of variable size.
     fn code(&self) -> Option<Arc<dyn Erased>> {
-        self.defined.as_ref().and_then(Defined::code).cloned()
+        match (self.function, &self.input) {
+            (Function::Defined, _) => self.defined.as_ref().and_then(Defined::code).cloned(),
+            (function, Some(input)) => function.code(input.kind),
+            (_, None) => None,
+        }
+    }
+
+    /// Says what is wrong with it, before any event is read.
+    ///
+    /// # Errors
+    /// Why it cannot be computed: a parameter out of its bounds, a function of numbers over text, a field that is
+    /// missing.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(problem) = self.function.problem() {
+            return Err(problem);
+        }
+        let Some(input) = &self.input else {
+            let needs_field = self.function != Function::Count;
+            return if needs_field { Err(format!("{} needs a field", self.function.name())) } else { Ok(()) };
+        };
+        if let InputType::Decimal(scale) = input.kind
+            && scale > DECIMAL_DIGITS_MAX
+        {
+            return Err(format!("a decimal has at most {DECIMAL_DIGITS_MAX} digits: scale={scale}"));
+        }
+        let accepts = match (&self.function, &self.defined) {
+            (Function::Defined, None) => return Err("the aggregate to be computed is missing".to_owned()),
+            (Function::Defined, Some(defined)) if !defined.is_known() => {
+                return Err(format!("this program does not have the aggregate {defined:?}"));
+            }
+            (Function::Defined, Some(defined)) => defined.accepts(input.kind),
+            (function, _) => function.accepts(input.kind),
+        };
+        if accepts {
+            return Ok(());
+        }
+        Err(format!("{} does not work with values of type {}", self.function_text(), input.kind))
     }
 
     /// The function with its parameters, for the fingerprint.
     fn function_text(&self) -> Cow<'static, str> {
         match &self.defined {
             Some(defined) => format!("{} version {}", defined.name(), defined.version()).into(),
-            None => self.function.name().into(),
+            None => self.function.text(),
         }
     }
 }
 
 /// Version of the accumulator layouts of this build; part of every fingerprint.
 pub const STATE_VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests;

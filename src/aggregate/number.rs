@@ -59,6 +59,28 @@ impl ExactFloat {
         if self.high.is_nan() { f64::NAN } else { self.high + self.low }
     }
 
+    /// This sum times itself.
+    pub(super) fn squared(self) -> Self {
+        let square = Self::square(self.high);
+        Self::renormalised(square.high, square.low + 2.0 * self.high * self.low)
+    }
+
+    /// This sum divided by a number.
+    pub(super) fn divided_by(self, divisor: f64) -> Self {
+        let high = self.high / divisor;
+        if !high.is_finite() {
+            return Self { high, low: 0.0 };
+        }
+        // What is left of the dividend is exact: one multiplication with one rounding.
+        let rest = high.mul_add(-divisor, self.high) + self.low;
+        Self::renormalised(high, rest / divisor)
+    }
+
+    /// The sum with the other sign.
+    pub(super) fn negated(self) -> Self {
+        Self { high: -self.high, low: -self.low }
+    }
+
     fn renormalised(high: f64, low: f64) -> Self {
         if !high.is_finite() {
             // The error term of an infinite sum is meaningless; keep what plain addition says.

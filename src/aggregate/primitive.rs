@@ -60,12 +60,14 @@ impl Slot {
             return;
         }
         match column {
-            ValueColumn::Int { values, validity } => {
+            ValueColumn::Int { values, validity } | ValueColumn::Decimal { values, validity, .. } => {
                 self.each(words, stride, touches, values, validity, add_int);
             }
             ValueColumn::Float { values, validity } => {
                 self.each(words, stride, touches, values, validity, add_float);
             }
+            // Of texts words hold nothing but how many there are.
+            ValueColumn::Text { .. } => {}
         }
     }
 

@@ -43,6 +43,13 @@ impl<'a> RowRef<'a> {
         self.layout.finish(self.words, self.sketches, values);
     }
 
+    /// Appends a copy of its words to `words`, with copies of its states in `sketches`.
+    pub(crate) fn copy_to(self, words: &mut Vec<u64>, sketches: &mut Sketches) {
+        let start = words.len();
+        words.extend_from_slice(self.words);
+        self.layout.copy_states(&mut words[start..], sketches, self.sketches);
+    }
+
     /// Appends the stored form to `bytes`.
     pub fn write_payload(self, bytes: &mut Vec<u8>) {
         super::payload::write(self.layout, self.words, self.sketches, bytes);

@@ -70,6 +70,9 @@ impl Shape {
         if let Some(defined) = spec.aggregates.iter().filter_map(|a| a.defined.as_ref()).find(unknown) {
             return Err(refuse(format!("aggregate={defined:?} (defined by the program that wrote it)")));
         }
+        if let Some(problem) = spec.aggregates.iter().find_map(|aggregate| aggregate.check().err()) {
+            return Err(refuse(format!("definition={} {problem}", state.definition)));
+        }
         let operator = WindowOperator::new(index, spec);
         let fingerprint = operator.layout().fingerprint();
         if fingerprint != state.fingerprint {

@@ -62,6 +62,12 @@ impl Serialize for Json<'_> {
             Value::Float(value) if *value > 0.0 => serializer.serialize_str("Infinity"),
             Value::Float(_) => serializer.serialize_str("-Infinity"),
             Value::Text(text) => serializer.serialize_str(text),
+            // As text, since a reader of JSON numbers may round them.
+            decimal @ Value::Decimal { .. } => serializer.collect_str(decimal),
+            Value::List(values) => serializer.collect_seq(values.iter().map(Json)),
+            Value::Record(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name, Json(value))))
+            }
         }
     }
 }
@@ -79,11 +85,13 @@ mod tests {
             ("float", Value::Float(0.1)),
             ("nan", Value::Float(f64::NAN)),
             ("low", Value::Float(f64::NEG_INFINITY)),
+            ("price", Value::Decimal { unscaled: -1_050, scale: 2 }),
+            ("top", Value::List(vec![Value::Record(vec![("value", Value::Null), ("count", Value::Int(2))])])),
         ];
         let aggregates = Aggregates(values.map(|(name, value)| (name.to_owned(), value)).to_vec());
         assert_eq!(
             serde_json::to_string(&aggregates).unwrap(),
-            r#"{"null":null,"int":-7,"wide":147573952589676412912,"float":0.1,"nan":"NaN","low":"-Infinity"}"#
+            r#"{"null":null,"int":-7,"wide":147573952589676412912,"float":0.1,"nan":"NaN","low":"-Infinity","price":"-10.50","top":[{"value":null,"count":2}]}"#
         );
     }
 }

@@ -52,8 +52,8 @@ impl RowBuffer {
 
     /// Appends a copy of `row`.
     pub fn push(&mut self, key: &[u8], row: RowRef<'_>) {
-        self.push_identity(key);
-        self.row_mut(self.len() - 1).assign(row);
+        self.keys.push(key);
+        row.copy_to(&mut self.words, &mut self.sketches);
     }
 
     /// Appends a row without events.

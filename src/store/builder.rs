@@ -139,6 +139,14 @@ impl WindowStoreBuilder {
             if spec.aggregates.is_empty() {
                 return invalid(format!("window computes nothing: name={}", spec.name), "add an aggregate");
             }
+            for aggregate in &spec.aggregates {
+                if let Err(problem) = aggregate.check() {
+                    let name = &aggregate.name;
+                    let message =
+                        format!("aggregate cannot be computed: window={} name={name}: {problem}", spec.name);
+                    return invalid(message, "see docs/AGGREGATES.md for what each function takes");
+                }
+            }
         }
         Ok(())
     }

@@ -249,11 +249,23 @@ impl WindowStore {
             if rows > 0 && spec.key_column >= batch.keys.len() {
                 return Err(wrong(format!("operator reads a missing key column: operator={}", spec.name)));
             }
-            let inputs = spec.aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref());
-            if let Some(input) =
-                inputs.into_iter().find(|input| input.column >= batch.values.len() && rows > 0)
-            {
-                return Err(wrong(format!("operator reads a missing value column: field={}", input.field)));
+            if rows == 0 {
+                continue;
+            }
+            for input in spec.aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref()) {
+                let field = &input.field;
+                match batch.values.get(input.column) {
+                    None => {
+                        return Err(wrong(format!("operator reads a missing value column: field={field}")));
+                    }
+                    Some(column) if !input.kind.fits(column) => {
+                        let kind = input.kind;
+                        return Err(wrong(format!(
+                            "value column is of another type: field={field} type={kind}"
+                        )));
+                    }
+                    Some(_) => {}
+                }
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 mod against_oracle;
+mod aggregates;
 mod cases;
 mod drivers;
 mod golden;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregate::{Aggregate, Datum, Observation, RowMut, RowRef, StateError};
+use crate::aggregate::{Aggregate, Datum, Observation, RowMut, RowRef, StateError, laws};
 use crate::event::ValueColumn;
 
 fn everything() -> Vec<AggregateSpec> {
@@ -270,4 +270,86 @@ fn swapping_names_functions_or_order_changes_the_fingerprint() {
     assert_ne!(base, print(&[max("b"), min("a")]));
     assert_ne!(base, print(&[min("a")]));
     assert_eq!(base, print(&[min("a"), max("b")]));
+}
+
+/// Values of one column, as they come out of a layout.
+fn of_column(
+    mut column: ValueColumn,
+    values: &[Datum<'_>],
+    kind: InputType,
+    functions: &[Function],
+) -> Vec<Value> {
+    let specs: Vec<AggregateSpec> =
+        functions.iter().map(|&function| AggregateSpec::over("a", function, "v", kind, 0)).collect();
+    let layout = Layout::new(&specs);
+    assert!(values.iter().all(|&value| column.push(value)));
+    let touches: Vec<Touch> = (0..values.len()).map(|event| Touch { row: 0, event: event as u32 }).collect();
+    let times = (0..values.len() as i64).collect();
+    let batch = EventBatch { times, values: vec![column], ..EventBatch::default() };
+    let mut row = Row::identity(&layout);
+    layout.update(&mut row.words, &mut row.sketches, &touches, &batch);
+    self::values(&layout, &row)
+}
+
+const SPREAD: [Function; 4] =
+    [Function::Variance, Function::VariancePop, Function::Stddev, Function::StddevPop];
+
+#[test]
+fn decimals_are_summed_compared_and_averaged_with_their_scale() {
+    let prices = [1_050, -25, 1_000].map(|unscaled| Datum::Decimal { unscaled, scale: 2 });
+    let functions =
+        [Function::Sum, Function::Min, Function::Max, Function::Avg, Function::First, Function::Count];
+    let found = of_column(ValueColumn::decimal(2), &prices, InputType::Decimal(2), &functions);
+    let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["20.25", "-0.25", "10.50", "6.750000", "10.50", "3"]);
+}
+
+#[test]
+fn the_spread_of_integers_decimals_and_floats_is_the_same() {
+    let expected =
+        [Value::Float(2.5), Value::Float(2.0), Value::Float(2.5_f64.sqrt()), Value::Float(2_f64.sqrt())];
+    let ints = [1, 2, 3, 4, 5].map(Datum::Int);
+    assert_eq!(of_column(ValueColumn::int(), &ints, InputType::Int, &SPREAD), expected);
+    let floats = [5.0, 4.0, 3.0, 2.0, 1.0].map(Datum::Float);
+    assert_eq!(of_column(ValueColumn::float(), &floats, InputType::Float, &SPREAD), expected);
+    let decimals = [100, 300, 200, 500, 400].map(|unscaled| Datum::Decimal { unscaled, scale: 2 });
+    assert_eq!(of_column(ValueColumn::decimal(2), &decimals, InputType::Decimal(2), &SPREAD), expected);
+    let one = of_column(ValueColumn::int(), &[Datum::Int(7)], InputType::Int, &SPREAD);
+    assert_eq!(one, [Value::Null, Value::Float(0.0), Value::Null, Value::Float(0.0)]);
+    let none = of_column(ValueColumn::int(), &[], InputType::Int, &SPREAD);
+    assert!(none.iter().all(|value| *value == Value::Null));
+}
+
+#[test]
+fn texts_have_a_least_and_a_greatest_and_are_counted() {
+    let texts = [b"pear", b"fig\0", b"plum"].map(|text: &[u8; 4]| Datum::Text(text));
+    let functions = [Function::Min, Function::Max, Function::Count, Function::Last];
+    let found = of_column(ValueColumn::text(), &texts, InputType::Text, &functions);
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert_eq!(found, [text("fig\0"), text("plum"), Value::Int(3), text("plum")]);
+}
+
+proptest! {
+    #[test]
+    fn the_spread_of_floats_does_not_depend_on_splits_beyond_rounding(
+        floats in prop::collection::vec(1e6..1.000_001e6_f64, 2..30), cut in 0_usize..30,
+    ) {
+        let specs = SPREAD.map(|function| AggregateSpec::over("a", function, "f", InputType::Float, 1));
+        let layout = Layout::new(&specs);
+        let events: Vec<Event> = floats.iter().map(|&float| (None, Some(float))).collect();
+        let cut = cut.min(events.len());
+        let whole = values(&layout, &row_of(&layout, &events));
+        let (left, right) = (row_of(&layout, &events[..cut]), row_of(&layout, &events[cut..]));
+        for row in [merged(&layout, &left, &right), merged(&layout, &right, &left)] {
+            for (found, expected) in values(&layout, &row).iter().zip(&whole) {
+                prop_assert!(laws::same_value(found, expected), "{found:?} {expected:?}");
+            }
+        }
+        // Against the definition, with the mean taken off first.
+        let n = floats.len() as f64;
+        let mean = floats.iter().map(|float| float - 1e6).sum::<f64>() / n;
+        let variance = floats.iter().map(|float| (float - 1e6 - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let Value::Float(found) = whole[0] else { panic!("{whole:?}") };
+        prop_assert!((found - variance).abs() <= variance * 1e-9 + 1e-18, "{found} {variance}");
+    }
 }

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::aggregate::InputType;
 use super::origin::Origin;
 use super::reader::Item;
 use super::source::SourceConfig;
-use super::window::InputType;
 use crate::error::Result;
 
 /// What was claimed so far, and where.

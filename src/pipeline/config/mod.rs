@@ -3,6 +3,7 @@
 //! Looks at no other file: that inputs exist is found out by the source, that directories can be written by the
 //! store and the sinks.
 
+mod aggregate;
 mod contradiction;
 mod emission;
 mod kind;
@@ -17,14 +18,15 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
 
+pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
 pub(crate) use origin::closest;
 pub use source::{
     Bound, Compression, CsvConfig, EpochUnit, Filter, Format, Partitioning, Scalar, SourceConfig, TimeConfig,
     TimeFormat,
 };
 pub use window::{
-    Accumulation, Advance, AggregateConfig, Function, InputType, KeyField, KeyType, Mode, OutputConfig,
-    OutputFormat, OutputTime, Repeat, TimeDomain, Trigger, WindowConfig,
+    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Repeat, TimeDomain,
+    Trigger, WindowConfig,
 };
 
 use origin::Origin;

@@ -120,6 +120,23 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "field `dep_delay` is read as int here and as float at conf/flights.toml:28:",
         "one type",
     ),
+    ("type = \"int\" },\n]", "type = \"string\" },\n]", "sum of `dep_delay` needs numbers", "\"decimal(2)\""),
+    ("type = \"int\" },\n]", "type = \"decimal\" },\n]", "how many digits stand behind", "decimal(2)"),
+    ("type = \"int\" },\n]", "type = \"decimal(19)\" },\n]", "how many digits stand behind", "from 0 to 18"),
+    ("type = \"int\" },\n]", "type = \"text\" },\n]", "\"text\" is not known", "string"),
+    ("\"sum\"", "\"som\"", "flights.toml:29:36: window[1].aggregates[2].function: \"som\" is not", "\"sum\""),
+    ("\"sum\"", "\"sum\", limit = 5", "limit: has no meaning for sum", "Remove"),
+    ("\"sum\"", "\"median\", q = 0.5", "q: has no meaning for median", "Remove"),
+    ("\"sum\"", "\"quantile\"", "quantile needs `q`", "q = 0.95"),
+    ("\"sum\"", "\"quantile\", q = 1.5", "from 0 to 1", "q = 0.95"),
+    ("\"sum\"", "\"quantile\", q = -0.1", "from 0 to 1", "q = 0.95"),
+    ("\"sum\"", "\"distinct\", limit = 0", "at least 1", "limit"),
+    ("\"sum\"", "\"distinct\", limit = 100001", "larger than 100000", "smaller"),
+    ("\"sum\"", "\"distinct\", beyond = \"guess\"", "\"guess\" is not known", "estimate"),
+    ("\"sum\"", "\"approx_distinct\", precision = 3", "from 4 to 18", "14"),
+    ("\"sum\"", "\"approx_distinct\", precision = 300", "from 4 to 18", "14"),
+    ("\"sum\"", "\"top_k\", k = 20, limit = 10", "more than the 10 different values", "smaller `k`"),
+    ("\"sum\"", "\"collect\", keep = \"some\"", "\"some\" is not known", "last"),
     (
         "mode = \"append\"",
         "mode = \"update\"\naccumulation = \"discarding\"",
@@ -222,10 +239,45 @@ fn every_contradiction_is_refused_with_place_reason_and_remedy() {
 }
 
 #[test]
+fn every_function_is_read_with_its_parameters() {
+    for (text, function) in [
+        ("\"variance_pop\"", Function::VariancePop),
+        ("\"last\"", Function::Last),
+        ("\"median\"", Function::Quantile { q: Fraction::HALF }),
+        ("\"quantile\", q = 0.999", Function::Quantile { q: Fraction::from_millionths(999_000).unwrap() }),
+        ("\"quantile\", q = 1", Function::Quantile { q: Fraction::from_millionths(1_000_000).unwrap() }),
+        ("\"distinct\"", Function::Distinct { limit: 10_000, beyond: Beyond::Null }),
+        (
+            "\"distinct\", limit = 7, beyond = \"estimate\"",
+            Function::Distinct { limit: 7, beyond: Beyond::Estimate },
+        ),
+        ("\"approx_distinct\", precision = 18", Function::ApproxDistinct { precision: 18 }),
+        ("\"top_k\", limit = 5", Function::TopK { k: 5, limit: 5 }),
+        ("\"collect\", keep = \"last\"", Function::Collect { limit: 1_000, keep: Keep::Last }),
+    ] {
+        let config =
+            PipelineConfig::from_str(&FLIGHTS.replace("\"sum\"", text), Path::new("a.toml")).unwrap();
+        assert_eq!(config.windows[0].aggregates[1].function, function, "{text}");
+    }
+}
+
+#[test]
 fn two_windows_may_not_share_a_name() {
     let second = &FLIGHTS[FLIGHTS.find("[[window]]").unwrap()..FLIGHTS.find("[late]").unwrap()];
     let (message, _) = refusal(&FLIGHTS.replace("[late]", &format!("{second}\n[late]")));
     assert!(message.contains("window[2].name: there is a window \"hourly\" already"), "{message}");
+}
+
+#[test]
+fn every_example_is_accepted() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut accepted = 0;
+    for folder in std::fs::read_dir(examples).unwrap() {
+        let path = folder.unwrap().path().join("pipeline.toml");
+        PipelineConfig::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        accepted += 1;
+    }
+    assert!(accepted >= 2);
 }
 
 #[test]

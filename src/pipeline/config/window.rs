@@ -4,12 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::aggregate::{self, AggregateConfig};
 use super::contradiction::Places;
 use super::emission::{self, Emission};
 use super::kind;
 use super::reader::{Item, Section};
 use super::resolve;
-pub use crate::aggregate::{Function, InputType};
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
 pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigger};
@@ -17,7 +17,7 @@ pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigg
 /// Longest name of a window; it becomes part of the names of its column families.
 const NAME_LENGTH_MAX: usize = 48;
 /// Columns of a result row that are not the user's to name.
-const RESERVED: [&str; 5] = ["window_start", "window_end", "pane", "pane_index", "watermark"];
+pub(super) const RESERVED: [&str; 5] = ["window_start", "window_end", "pane", "pane_index", "watermark"];
 
 /// One windowed aggregation.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,19 +64,6 @@ pub enum KeyType {
     Text,
     /// 64-bit integers only, written in decimal.
     Int,
-}
-
-/// One aggregate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AggregateConfig {
-    /// Name of its column in the results.
-    pub name: String,
-    /// What is computed.
-    pub function: Function,
-    /// The field it reads; only `count` can do without.
-    pub field: Option<String>,
-    /// Type of that field; only `count` can do without, it then counts values of any type.
-    pub input: Option<InputType>,
 }
 
 /// Where results go, and how they are written.
@@ -188,7 +175,7 @@ fn read_window(
     let emission = emission::read(&mut section, &windows, timing)?;
     let aggregates =
         section.require("aggregates", "Add `aggregates = [{ name = \"rows\", function = \"count\" }]`.")?;
-    let aggregates = read_aggregates(aggregates, &key, places)?;
+    let aggregates = aggregate::read_all(aggregates, &key, places)?;
     let output = section.require("output", "Add `output = { path = \"out/hourly\" }`.")?;
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
     let metadata = revised || emission.mode == Mode::Update;
@@ -242,76 +229,6 @@ fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
         key.push(field);
     }
     Ok(key)
-}
-
-fn read_aggregates(
-    item: Item<'_>,
-    key: &[KeyField],
-    places: &mut Places<'_>,
-) -> Result<Vec<AggregateConfig>> {
-    let empty =
-        item.error("there is no aggregate", "Add at least { name = \"rows\", function = \"count\" }.");
-    let mut aggregates: Vec<AggregateConfig> = Vec::new();
-    for item in item.list()? {
-        let mut section = item.section(&["name", "function", "field", "type"])?;
-        let named = section.require("name", "Name the column of the result, such as `name = \"rows\"`.")?;
-        let name = named.name()?;
-        let taken = if RESERVED.contains(&name.as_str()) {
-            Some("a column that every result row has")
-        } else if key.iter().any(|field| field.field == name) {
-            Some("a field of the key")
-        } else if aggregates.iter().any(|aggregate| aggregate.name == name) {
-            Some("an aggregate before")
-        } else {
-            None
-        };
-        if let Some(owner) = taken {
-            return Err(named.error(format!("\"{name}\" is taken by {owner}"), "Choose another name."));
-        }
-        aggregates.push(read_aggregate(section, name, places)?);
-    }
-    if aggregates.is_empty() { Err(empty) } else { Ok(aggregates) }
-}
-
-fn read_aggregate(
-    mut section: Section<'_>,
-    name: String,
-    places: &mut Places<'_>,
-) -> Result<AggregateConfig> {
-    let functions = [Function::Count, Function::Sum, Function::Min, Function::Max, Function::Avg];
-    let choices = functions.map(|function| (function.name(), function));
-    let function =
-        section.require("function", "Add `function`: count, sum, min, max or avg.")?.choice(&choices)?;
-    let field_item = section.take("field");
-    let type_item = section.take("type");
-    let field = field_item.as_ref().map(Item::name).transpose()?;
-    let types = [InputType::Int, InputType::Float].map(|input| (input.name(), input));
-    let input = type_item.as_ref().map(|item| item.choice(&types)).transpose()?;
-    match (function, &field, input) {
-        (Function::Count, None, Some(_)) => {
-            let item = type_item.as_ref().map(|item| {
-                item.error(
-                    "count without a field counts rows, which have no type",
-                    "Remove it, or add `field`.",
-                )
-            });
-            return Err(item.unwrap_or_else(|| section.error("count of rows has no type", "Remove `type`.")));
-        }
-        (Function::Count, _, _) => {}
-        (_, None, _) => {
-            let message = format!("{} of \"{name}\" needs a field", function.name());
-            return Err(section.error(message, "Add `field = \"…\"`."));
-        }
-        (_, Some(field), None) => {
-            let message = format!("{} of `{field}` needs the field's type", function.name());
-            return Err(section.error(message, "Add `type = \"int\"` or `type = \"float\"`."));
-        }
-        _ => {}
-    }
-    if let (Some(item), Some(field), Some(input)) = (&type_item, &field, input) {
-        places.add_field_type(item, field, input)?;
-    }
-    Ok(AggregateConfig { name, function, field, input })
 }
 
 fn read_output(

@@ -35,7 +35,7 @@ pub use files::STDIN_NAME;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
-pub use row::KEY_BYTES_MAX;
+pub use row::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use block::Records;
 use csv::Columns;

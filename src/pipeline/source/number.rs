@@ -1,4 +1,7 @@
-//! Numbers from their literal text: integers exact to 64 bits, floats rounded to the nearest.
+//! Numbers from their literal text: integers exact to 64 bits, decimals exact to 18 digits, floats rounded to the
+//! nearest.
+
+use crate::event::{DECIMAL_DIGITS_MAX, has_decimal_digits};
 
 /// What a literal that should be an integer turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,68 @@ pub(super) fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// What a literal that should be a decimal turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FixedPoint {
+    /// A decimal, times ten to the power of the scale.
+    Exact(i64),
+    /// More digits than a decimal has.
+    TooLarge,
+    /// Digits beyond the scale that are not zero.
+    TooFine,
+    /// No number.
+    NotANumber,
+}
+
+/// Reads a decimal number of `scale` digits behind the point. An exponent is taken at its word; nothing is rounded.
+pub(super) fn fixed_point(text: &[u8], scale: u8) -> FixedPoint {
+    if float(text).is_none() {
+        return FixedPoint::NotANumber;
+    }
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let (digits, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (&text[..at], exponent(&text[at + 1..])),
+        None => (text, 0),
+    };
+    // Where the digit at hand stands: this many places before the last one that is kept.
+    let point = digits.iter().position(|&byte| byte == b'.').unwrap_or(digits.len());
+    let mut place = exponent.saturating_add(i64::from(scale)).saturating_add(point as i64);
+    let mut value = 0_i64;
+    for digit in digits.iter().filter(|&&byte| byte != b'.').map(|byte| i64::from(byte - b'0')) {
+        place = place.saturating_sub(1);
+        if digit == 0 {
+            continue;
+        }
+        if place < 0 {
+            return FixedPoint::TooFine;
+        }
+        let power = u32::try_from(place).ok().filter(|&place| place < u32::from(DECIMAL_DIGITS_MAX));
+        match power {
+            Some(place) => value += digit * 10_i64.pow(place),
+            None => return FixedPoint::TooLarge,
+        }
+    }
+    debug_assert!(has_decimal_digits(value));
+    FixedPoint::Exact(if negative { -value } else { value })
+}
+
+/// An exponent as it is written, or the nearest that has the same effect.
+fn exponent(text: &[u8]) -> i64 {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let value = digits.iter().fold(0_i64, |value, &byte| {
+        value.saturating_mul(10).saturating_add(i64::from(byte.wrapping_sub(b'0')))
+    });
+    if negative { -value } else { value }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -86,7 +151,44 @@ mod tests {
         assert_eq!(float(b"1e999"), Some(f64::INFINITY));
     }
 
+    #[test]
+    fn decimals_are_taken_digit_by_digit_and_never_rounded() {
+        use FixedPoint::{Exact, NotANumber, TooFine, TooLarge};
+        for (text, scale, expected) in [
+            ("19.90", 2, Exact(1_990)),
+            ("-0.1", 2, Exact(-10)),
+            ("7", 2, Exact(700)),
+            ("1.500", 1, Exact(15)),
+            ("1.25", 1, TooFine),
+            ("1e2", 0, Exact(100)),
+            ("12345e-3", 3, Exact(12_345)),
+            ("12345e-3", 2, TooFine),
+            ("0e999999999999999999999", 2, Exact(0)),
+            ("1e999999999999999999999", 2, TooLarge),
+            ("1e-999999999999999999999", 18, TooFine),
+            ("999999999999999999", 0, Exact(999_999_999_999_999_999)),
+            ("1000000000000000000", 0, TooLarge),
+            ("10000000000000000.00", 2, TooLarge),
+            ("000000000000000000000001.5", 1, Exact(15)),
+            (".5", 1, Exact(5)),
+            ("5.", 1, Exact(50)),
+            ("", 1, NotANumber),
+            (".", 1, NotANumber),
+            ("1,5", 1, NotANumber),
+            ("NaN", 1, NotANumber),
+            ("1e", 1, NotANumber),
+        ] {
+            assert_eq!(fixed_point(text.as_bytes(), scale), expected, "{text} scale {scale}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn every_decimal_reads_back(value in -999_999_999_999_999_999_i64..=999_999_999_999_999_999, scale in 0_u8..=18) {
+            let text = crate::aggregate::decimal_text(i128::from(value), scale);
+            prop_assert_eq!(fixed_point(text.as_bytes(), scale), FixedPoint::Exact(value), "{}", text);
+        }
+
         #[test]
         fn every_integer_and_float_reads_back(value in any::<i64>(), number in proptest::num::f64::NORMAL) {
             prop_assert_eq!(integer(value.to_string().as_bytes()), Integer::Exact(value));

@@ -43,11 +43,17 @@ pub enum RejectReason {
     FloatOutOfRange,
     /// A value of another type than declared.
     WrongType,
+    /// A decimal with more than 18 digits.
+    DecimalOutOfRange,
+    /// A decimal with more digits behind the point than declared.
+    DecimalTooFine,
+    /// A text that exceeds [`super::VALUE_BYTES_MAX`].
+    ValueTooLong,
 }
 
 impl RejectReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::BrokenRecord,
         Self::RecordTooLarge,
         Self::NullTimestamp,
@@ -64,6 +70,9 @@ impl RejectReason {
         Self::IntegerOutOfRange,
         Self::FloatOutOfRange,
         Self::WrongType,
+        Self::DecimalOutOfRange,
+        Self::DecimalTooFine,
+        Self::ValueTooLong,
     ];
 
     /// Stable lowercase name, used in the dead-letter output, metrics and `--json`.
@@ -86,6 +95,9 @@ impl RejectReason {
             Self::IntegerOutOfRange => "integer_out_of_range",
             Self::FloatOutOfRange => "float_out_of_range",
             Self::WrongType => "wrong_type",
+            Self::DecimalOutOfRange => "decimal_out_of_range",
+            Self::DecimalTooFine => "decimal_too_fine",
+            Self::ValueTooLong => "value_too_long",
         }
     }
 }

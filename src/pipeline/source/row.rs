@@ -3,17 +3,20 @@
 //! A record becomes an event in all columns or in none. Knows no file and no format.
 
 use super::json::Order;
-use super::number::{Integer, float, integer};
+use super::number::{FixedPoint, Integer, fixed_point, float, integer};
 use super::plan::{ParsePlan, ValueField};
 use super::reject::{Refusal, RejectReason, shown};
 use super::time::TimeReader;
 use super::token::{Kind, Token};
 use crate::codec::KeyWriter;
+use crate::event::{DECIMAL_DIGITS_MAX, Datum};
 use crate::operator::{EventBatch, KeyColumn, ValueColumn};
 use crate::pipeline::config::{Bound, Filter, InputType, KeyField, KeyType, Scalar};
 
 /// Longest key, in bytes as stored.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Longest text that an aggregate reads, in bytes.
+pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// What became of a record.
 #[derive(Debug)]
@@ -74,17 +77,13 @@ impl RowReader {
     pub(super) fn prepare(&self, batch: &mut EventBatch) {
         batch.clear();
         batch.keys.resize_with(self.plan.keys.len(), KeyColumn::default);
-        let column = |input: Option<InputType>| match input {
-            Some(InputType::Float) => ValueColumn::float(),
-            Some(InputType::Int) | None => ValueColumn::int(),
-        };
-        let fits = |(value, known): (&ValueField, &ValueColumn)| {
-            std::mem::discriminant(&column(value.input)) == std::mem::discriminant(known)
-        };
+        // A field of which only the presence counts is a column of ones.
+        let kind = |value: &ValueField| value.input.unwrap_or(InputType::Int);
+        let fits = |(value, known): (&ValueField, &ValueColumn)| kind(value).fits(known);
         if batch.values.len() != self.plan.values.len()
             || !self.plan.values.iter().zip(&batch.values).all(fits)
         {
-            batch.values = self.plan.values.iter().map(|value| column(value.input)).collect();
+            batch.values = self.plan.values.iter().map(|value| kind(value).column()).collect();
         }
     }
 
@@ -116,7 +115,7 @@ impl RowReader {
         for (value, (&slot, column)) in
             self.plan.values.iter().zip(self.value_slots.iter().zip(&mut batch.values))
         {
-            push_value(&value.field, value.input, self.tokens[slot], text, column)?;
+            push_value(&value.field, value.input, self.tokens[slot], text, column, &mut self.scratch)?;
         }
         for ((key, slots), column) in self.plan.keys.iter().zip(&self.key_slots).zip(&mut batch.keys) {
             let parts = key.iter().zip(slots.iter().map(|&slot| self.tokens[slot]));
@@ -185,6 +184,7 @@ fn push_value(
     token: Token,
     text: &[u8],
     column: &mut ValueColumn,
+    scratch: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
     let raw = token.raw(text);
     match (token.kind, input) {
@@ -195,8 +195,59 @@ fn push_value(
         (kind, Some(InputType::Float)) => {
             column.push_float(decimal(field, kind, raw)?);
         }
+        (kind, Some(InputType::Decimal(scale))) => {
+            let unscaled = exact_decimal(field, kind, raw, scale)?;
+            column.push(Datum::Decimal { unscaled, scale });
+        }
+        (_, Some(InputType::Text)) => push_text(field, token, text, column, scratch)?,
     }
     Ok(())
+}
+
+/// Adds a text: of a string its characters, of a number or a boolean the literal.
+fn push_text(
+    field: &str,
+    token: Token,
+    text: &[u8],
+    column: &mut ValueColumn,
+    scratch: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let raw = token.raw(text);
+    if token.kind == Kind::Compound {
+        let detail = format!("`{}` is not a text", shown(raw));
+        return Err(Refusal::field(RejectReason::WrongType, field, detail));
+    }
+    let Some(value) = token.unescaped(text, scratch) else {
+        let detail = format!("`{}` holds half a surrogate pair", shown(raw));
+        return Err(Refusal::field(RejectReason::BrokenRecord, field, detail));
+    };
+    if value.len() > VALUE_BYTES_MAX {
+        let detail = format!("the text is too long: bytes={} bytes_max={VALUE_BYTES_MAX}", value.len());
+        return Err(Refusal::field(RejectReason::ValueTooLong, field, detail));
+    }
+    column.push(Datum::Text(value));
+    Ok(())
+}
+
+/// The decimal that a value stands for, times ten to the power of `scale`. It may be written as text.
+fn exact_decimal(field: &str, kind: Kind, raw: &[u8], scale: u8) -> Result<i64, Refusal> {
+    if !matches!(kind, Kind::Number | Kind::Cell | Kind::Text) {
+        return Err(not_a_number(field, kind, raw));
+    }
+    let (reason, problem) = match fixed_point(raw, scale) {
+        FixedPoint::Exact(value) => return Ok(value),
+        FixedPoint::TooLarge => {
+            (RejectReason::DecimalOutOfRange, format!("has more than {DECIMAL_DIGITS_MAX} digits"))
+        }
+        FixedPoint::TooFine => {
+            (RejectReason::DecimalTooFine, format!("has more than {scale} digits behind the point"))
+        }
+        FixedPoint::NotANumber => {
+            let detail = format!("`{}` is not a number", shown(raw));
+            return Err(Refusal::field(RejectReason::WrongType, field, detail));
+        }
+    };
+    Err(Refusal::field(reason, field, format!("`{}` {problem}", shown(raw))))
 }
 
 /// The integer that a value stands for.

@@ -6,9 +6,11 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::aggregate::decimal_text;
 use crate::clock::ManualClock;
+use crate::event::Datum;
 use crate::operator::ValueColumn;
-use crate::pipeline::config::PipelineConfig;
+use crate::pipeline::config::{InputType, PipelineConfig};
 
 /// A pipeline over `path` with extra lines for `[source]`.
 fn config(directory: &Path, path: &str, extra: &str) -> PipelineConfig {
@@ -84,13 +86,55 @@ fn describe(source: &FileSource, block: &Block, seen: &mut Vec<String>) {
 }
 
 fn shown(column: &ValueColumn, index: usize) -> String {
-    match column {
-        ValueColumn::Int { values, validity } if validity.is_present(index) => values[index].to_string(),
-        ValueColumn::Float { values, validity } if validity.is_present(index) => {
-            format!("{:?}", values[index])
-        }
-        _ => "null".to_owned(),
+    match column.get(index) {
+        Some(Datum::Int(value)) => value.to_string(),
+        Some(Datum::Float(value)) => format!("{value:?}"),
+        Some(Datum::Decimal { unscaled, scale }) => decimal_text(i128::from(unscaled), scale),
+        Some(Datum::Text(text)) => format!("{:?}", String::from_utf8_lossy(text)),
+        None => "null".to_owned(),
     }
+}
+
+#[test]
+fn decimals_and_texts_are_taken_exactly_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = [
+        r#"{"ts":1,"k":"a","d":19.90,"s":"x"}"#,
+        r#"{"ts":2,"k":"a","d":"-0.05","s":"\u00e9\n"}"#,
+        r#"{"ts":3,"k":"a","d":null,"s":7.50}"#,
+        r#"{"ts":4,"k":"a","d":1e2,"s":""}"#,
+        r#"{"ts":5,"k":"a","d":0.001,"s":"x"}"#,
+        r#"{"ts":6,"k":"a","d":12345678901234567,"s":"x"}"#,
+        r#"{"ts":7,"k":"a","d":"1,5","s":"x"}"#,
+        r#"{"ts":8,"k":"a","d":true,"s":"x"}"#,
+        r#"{"ts":9,"k":"a","d":1,"s":{"x":1}}"#,
+        r#"{"ts":10,"k":"a","d":1,"s":"\ud800"}"#,
+    ];
+    put(directory.path(), "a.jsonl", (rows.join("\n") + "\n").as_bytes());
+    let typed = config(directory.path(), "\"a.jsonl\"", MILLIS);
+    let (mut plan, _) = ParsePlan::of(&typed);
+    let field = |field: &str, input| ValueField { field: field.to_owned(), input: Some(input) };
+    plan.values = vec![field("d", InputType::Decimal(2)), field("s", InputType::Text)];
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let mut source = FileSource::open(&typed.source, plan, &[], clock).unwrap();
+    let seen = read_all(&mut source).unwrap();
+    let head = |line: &String| line.split(" <").next().unwrap().split(" @").next().unwrap().to_owned();
+    let found: Vec<String> = seen.iter().map(head).collect();
+    assert_eq!(
+        found,
+        [
+            "a.jsonl:1 1 \"a\" 19.90,\"x\"",
+            "a.jsonl:2 2 \"a\" -0.05,\"é\\n\"",
+            "a.jsonl:3 3 \"a\" null,\"7.50\"",
+            "a.jsonl:4 4 \"a\" 100.00,\"\"",
+            "a.jsonl:5 decimal_too_fine d",
+            "a.jsonl:6 decimal_out_of_range d",
+            "a.jsonl:7 wrong_type d",
+            "a.jsonl:8 wrong_type d",
+            "a.jsonl:9 wrong_type s",
+            "a.jsonl:10 broken_record s",
+        ]
+    );
 }
 
 fn put(directory: &Path, name: &str, bytes: &[u8]) {

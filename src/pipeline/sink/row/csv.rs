@@ -1,8 +1,10 @@
-//! Results as CSV (RFC 4180, comma, line feed). A null is empty and an empty string is `""`, so both read back.
+//! Results as CSV (RFC 4180, comma, line feed). A null is empty and an empty string is `""`, so both read back; lists
+//! and records are the text of their JSON.
 
+use super::json::append_value;
 use super::text::{append_float, append_i64, append_int, append_time, append_u64};
 use super::{Component, Shape};
-use crate::aggregate::Value;
+use crate::aggregate::{Value, decimal_text};
 use crate::event_time::{Watermark, Window};
 use crate::operator::ResultRow;
 use crate::pipeline::sink::error::SinkError;
@@ -72,6 +74,14 @@ impl CsvRows {
                     append_float(out, *value);
                 }
                 Value::Text(value) => append_field(out, value.as_bytes()),
+                Value::Decimal { unscaled, scale } => {
+                    out.extend_from_slice(decimal_text(*unscaled, *scale).as_bytes());
+                }
+                Value::List(_) | Value::Record(_) => {
+                    self.scratch.clear();
+                    append_value(&mut self.scratch, value);
+                    append_field(out, &self.scratch);
+                }
             }
         }
         if self.shape.metadata {

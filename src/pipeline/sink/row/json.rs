@@ -5,7 +5,7 @@ use super::text::{
     append_u64,
 };
 use super::{Component, Shape, text};
-use crate::aggregate::Value;
+use crate::aggregate::{Value, decimal_text};
 use crate::event_time::{Watermark, Window};
 use crate::operator::ResultRow;
 use crate::pipeline::sink::error::SinkError;
@@ -80,8 +80,9 @@ fn label(first: bool, name: &str) -> Vec<u8> {
     label
 }
 
+/// Appends a value as JSON.
 #[inline]
-fn append_value(out: &mut Vec<u8>, value: &Value) {
+pub(super) fn append_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(value) => append_int(out, *value),
@@ -95,5 +96,34 @@ fn append_value(out: &mut Vec<u8>, value: &Value) {
             out.push(b'"');
         }
         Value::Text(value) => append_json_text(out, value),
+        Value::Decimal { unscaled, scale } => {
+            out.extend_from_slice(decimal_text(*unscaled, *scale).as_bytes())
+        }
+        Value::List(values) => append_list(out, values),
+        Value::Record(fields) => append_record(out, fields),
     }
+}
+
+fn append_list(out: &mut Vec<u8>, values: &[Value]) {
+    out.push(b'[');
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        append_value(out, value);
+    }
+    out.push(b']');
+}
+
+fn append_record(out: &mut Vec<u8>, fields: &[(&'static str, Value)]) {
+    out.push(b'{');
+    for (index, (name, value)) in fields.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        append_json_text(out, name);
+        out.push(b':');
+        append_value(out, value);
+    }
+    out.push(b'}');
 }

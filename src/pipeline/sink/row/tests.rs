@@ -96,6 +96,22 @@ fn csv_keeps_null_and_empty_text_apart_and_quotes_what_needs_it() {
 }
 
 #[test]
+fn decimals_keep_their_scale_and_lists_are_json_in_both_formats() {
+    let top = Value::Record(vec![("value", Value::Text("a,\"b\"".to_owned())), ("count", Value::Int(2))]);
+    let values = [
+        Value::Decimal { unscaled: -1_050, scale: 2 },
+        Value::List(vec![top, Value::Float(f64::NAN), Value::Null]),
+    ];
+    let shape = shape(&[], &["d", "l"], false);
+    let row = json(shape.clone(), b"", &values, Watermark::End);
+    let tail = r#""d":-10.50,"l":[{"value":"a,\"b\"","count":2},"NaN",null]}"#;
+    assert!(row.trim_end().ends_with(tail), "{row}");
+    let row = csv(shape, b"", &values, Watermark::End);
+    let tail = r#",-10.50,"[{""value"":""a,\""b\"""",""count"":2},""NaN"",null]""#;
+    assert!(row.trim_end().ends_with(tail), "{row}");
+}
+
+#[test]
 fn a_key_or_row_of_another_shape_is_an_error_and_leaves_the_row_out() {
     let mut rows = Rows::Json(JsonRows::new(shape(&[("a", KeyKind::Int)], &["n"], false)));
     let mut append = |key: &[u8], values: &[Value]| {
@@ -149,6 +165,7 @@ proptest! {
                     prop_assert!(found.is_f64());
                 }
                 Value::Text(value) => prop_assert_eq!(found.as_str(), Some(&**value)),
+                value => prop_assert!(false, "not made here: {value:?}"),
             }
         }
     }
@@ -177,6 +194,7 @@ proptest! {
                     let read: f64 = std::str::from_utf8(field).unwrap().parse().unwrap();
                     prop_assert!(read.to_bits() == value.to_bits() || (read.is_nan() && value.is_nan()));
                 }
+                value => prop_assert!(false, "not made here: {value:?}"),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The reports of `floodmark inspect` as people read them. Every fact comes from the report; none is made here.
 
-use floodmark::aggregate::{AggregateSpec, Value};
+use floodmark::aggregate::AggregateSpec;
 use floodmark::event_time::{Span, Watermark};
 use floodmark::inspect::{
     Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorPanes,
@@ -295,12 +295,7 @@ fn operator_panes(report: &KeyReport, operator: &OperatorPanes) -> String {
 }
 
 fn values(aggregates: &Aggregates) -> impl Iterator<Item = String> + '_ {
-    aggregates.0.iter().map(|(_, value)| match value {
-        Value::Null => "null".to_owned(),
-        Value::Int(value) => value.to_string(),
-        Value::Float(value) => value.to_string(),
-        Value::Text(text) => text.clone(),
-    })
+    aggregates.0.iter().map(|(_, value)| value.to_string())
 }
 
 pub(super) fn verify(checkpoints: &[VerifiedCheckpoint]) -> String {

@@ -151,6 +151,12 @@ impl Outputs {
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
     }
 
+    /// The lines of one output as they were written.
+    pub(crate) fn lines(&self, output: &str) -> Vec<String> {
+        let bytes = self.0.get(output).map(Vec::as_slice).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+
     pub(crate) fn bytes(&self, output: &str) -> usize {
         self.0.get(output).map_or(0, Vec::len)
     }
