@@ -229,6 +229,10 @@ impl ValueColumn {
     }
 }
 
+/// A source in the order declared: the partitions whose times follow one rule. A store that declares none has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u16);
+
 /// A block of events from one partition, in arrival order, column by column.
 ///
 /// All columns have the same length. `keys` has one column for each distinct key definition of the pipeline and
@@ -237,11 +241,16 @@ impl ValueColumn {
 pub struct EventBatch {
     /// Partition that all events come from.
     pub partition: PartitionId,
+    /// The source of that partition. Operators that read other sources pass over the batch.
+    pub source: SourceId,
     /// Event times in milliseconds since the epoch.
     pub times: Vec<i64>,
-    /// User keys, one column per key definition.
+    /// What some events say of the time to come, for a source with [`crate::operator::Strategy::Punctuated`]: the index
+    /// of the event, ascending, and the time before which none is expected after it.
+    pub punctuations: Vec<(u32, EventTime)>,
+    /// User keys, one column per key definition. One that no operator reads of this source may be empty.
     pub keys: Vec<KeyColumn>,
-    /// Input values, one column per field.
+    /// Input values, one column per field. One that no operator reads of this source may be empty.
     pub values: Vec<ValueColumn>,
     /// 1-based record number of each event within its partition (for text, the line it starts on).
     pub records: Vec<u64>,
@@ -310,6 +319,7 @@ impl EventBatch {
     /// Forgets all events and keeps columns and memory.
     pub fn clear(&mut self) {
         self.times.clear();
+        self.punctuations.clear();
         self.keys.iter_mut().for_each(KeyColumn::clear);
         self.values.iter_mut().for_each(ValueColumn::clear);
         self.records.clear();

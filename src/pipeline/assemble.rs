@@ -37,6 +37,8 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, plan: &ParsePlan) ->
         accumulation: window.accumulation,
         aggregates: aggregates.collect(),
         key: window.key.iter().map(|key| key.field.clone()).collect(),
+        sources: None,
+        source_ids: None,
         key_column: columns.key,
     }
 }

@@ -12,7 +12,8 @@ use super::sink::{
 use super::source::{Position, Rejected};
 use crate::checkpoint::{Published, StagedOutput};
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Emit, EventBatch, LateEvent, ResultBlock};
+use crate::event_time::EventTime;
+use crate::operator::{Emit, EventBatch, LateEvent, Rejection, ResultBlock};
 use crate::store::{AfterPublish, WindowStore};
 
 /// Name of the late output in handles.
@@ -359,7 +360,7 @@ impl Emit for Outputs {
         }
     }
 
-    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<()> {
+    fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<()> {
         // Counted as an event by the caller; it is a rejected record after all.
         self.counters.events = self.counters.events.saturating_sub(1);
         let offset = batch.spans.get(index).map_or(0, |span| u64::from(span.start));
@@ -367,12 +368,12 @@ impl Emit for Outputs {
             source: &self.place.partition.clone(),
             record: batch.records.get(index).copied().unwrap_or(0),
             byte_offset: self.place.start.bytes + offset,
-            reason: "timestamp_out_of_range",
+            reason: rejection.name(),
             field: None,
-            detail: &format!(
-                "no window can hold this time: ms={}",
-                batch.times.get(index).copied().unwrap_or(0)
-            ),
+            detail: &match batch.times.get(index).copied() {
+                Some(millis) => format!("{} {rejection}: ms={millis}", EventTime::from_millis(millis)),
+                None => rejection.to_string(),
+            },
             text: batch.text_of(index).unwrap_or_default(),
         })
     }

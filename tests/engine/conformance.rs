@@ -11,7 +11,8 @@ use floodmark::aggregate::{AggregateSpec, Function, InputType, Value};
 use floodmark::event_time::{EventTime, Span, Tumbling, Watermark};
 use floodmark::operator::{
     Accumulation, Emit, EventBatch, KeyColumn, LateEvent, Marks, Mode, OperatorSpec, Panes, PartitionId,
-    ResultBlock, RowBuffer, SpillKind, Spilled, Trigger, ValueColumn, WatermarkTracker, WindowOperator,
+    Rejection, ResultBlock, RowBuffer, SpillKind, Spilled, Trigger, ValueColumn, WatermarkTracker,
+    WindowOperator,
 };
 use serde_json::{Value as Json, json};
 
@@ -176,8 +177,8 @@ impl Emit for Seen {
         Ok(())
     }
 
-    fn out_of_range(&mut self, _: &EventBatch, _: usize) -> Result<(), String> {
-        self.rejected.push(json!({"at": self.at, "reason": "timestamp_out_of_range"}));
+    fn rejected(&mut self, _: &EventBatch, _: usize, rejection: Rejection) -> Result<(), String> {
+        self.rejected.push(json!({"at": self.at, "reason": rejection.name()}));
         Ok(())
     }
 }
@@ -252,8 +253,8 @@ impl Run {
         self.tracker.touch(partition, self.now);
         let mut marks = Marks::default();
         marks.observe(&mut self.tracker, std::slice::from_ref(&self.operator), &batch);
-        for &index in marks.out_of_range() {
-            self.seen.out_of_range(&batch, index as usize).unwrap();
+        for &(index, rejection) in marks.rejected() {
+            Emit::rejected(&mut self.seen, &batch, index as usize, rejection).unwrap();
         }
         self.operator.process(&batch, &marks, &mut self.panes, &mut self.seen).unwrap();
     }
