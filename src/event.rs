@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event_time::EventTime;
 
 /// Index of a source partition within its task (a file, a Kafka partition).
@@ -230,7 +232,7 @@ impl ValueColumn {
 }
 
 /// A source in the order declared: the partitions whose times follow one rule. A store that declares none has one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourceId(pub u16);
 
 /// A block of events from one partition, in arrival order, column by column.

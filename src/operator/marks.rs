@@ -39,9 +39,7 @@ impl Marks {
             let time = EventTime::from_millis(millis);
             let punctuation = take_at(&mut punctuations, index);
             let rejection = if reached(time) {
-                // A punctuation can only do harm by being too late.
-                let latest = punctuation.map_or(time, |punctuation| punctuation.max(time));
-                limits.check(time).or_else(|| limits.check(latest))
+                limits.check(time).or_else(|| punctuation.and_then(|time| limits.without_lower().check(time)))
             } else {
                 Some(Rejection::OutOfRange)
             };

@@ -153,9 +153,10 @@ impl Outputs {
         for window in &config.windows {
             results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
         }
-        let text = match config.source.format {
-            Format::JsonLines => RecordText::Json,
-            Format::Csv => RecordText::Plain,
+        // Text that is no JSON goes out as a string either way.
+        let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
+            true => RecordText::Json,
+            false => RecordText::Plain,
         };
         let spec = |name: &str, directory: &std::path::Path| RecordSpec {
             name: name.to_owned(),

@@ -6,3 +6,4 @@
 mod conformance;
 mod model;
 mod store;
+mod watermarks;

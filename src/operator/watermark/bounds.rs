@@ -81,6 +81,12 @@ impl Limits {
         }
     }
 
+    /// The same, however early a time is.
+    #[must_use]
+    pub fn without_lower(self) -> Self {
+        Self { from: EventTime::MIN, ..self }
+    }
+
     /// The times that are believed, both ends included.
     #[must_use]
     pub const fn range(&self) -> (EventTime, EventTime) {

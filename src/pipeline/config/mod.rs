@@ -8,6 +8,7 @@ mod origin;
 mod reader;
 mod source;
 mod units;
+mod watermark;
 mod window;
 
 use std::path::{Component, Path, PathBuf};
@@ -20,6 +21,7 @@ pub use source::{
     Bound, Compression, CsvConfig, EpochUnit, Filter, Format, Partitioning, Scalar, SourceConfig, TimeConfig,
     TimeFormat,
 };
+pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
     Accumulation, AggregateConfig, Function, InputType, KeyField, KeyType, Mode, OutputConfig, OutputFormat,
     OutputTime, Trigger, WindowConfig,
@@ -44,8 +46,8 @@ const NAME_LENGTH_MAX: usize = 64;
 pub struct PipelineConfig {
     /// Name of the pipeline.
     pub name: String,
-    /// What is read.
-    pub source: SourceConfig,
+    /// What is read, at least one source.
+    pub sources: Vec<SourceConfig>,
     /// How event time advances.
     pub watermark: WatermarkConfig,
     /// Where state lives.
@@ -58,17 +60,6 @@ pub struct PipelineConfig {
     pub late: Option<PathBuf>,
     /// Directory for rejected records, when they are kept.
     pub dead_letter: Option<PathBuf>,
-}
-
-/// How event time advances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatermarkConfig {
-    /// How far behind the latest event others may come; `None` means the pipeline has no watermark.
-    pub delay: Option<Span>,
-    /// After so much silence of the wall clock a partition no longer holds the watermark back.
-    pub idle_timeout: Option<Span>,
-    /// Whether the end of a bounded input closes every window.
-    pub close_at_end: bool,
 }
 
 /// Where state lives.
@@ -145,17 +136,21 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let mut places = contradiction::Places::new(origin);
 
     let name = read_name(&mut root)?;
+    let defaults = watermark::read(&mut root)?;
     let source = root.require("source", "Add a [source] table with `path` and `time`.")?;
-    let source = source::read(source, base)?;
-    let watermark = read_watermark(&mut root)?;
+    let sources = source::read_all(source, base, &defaults, &mut places)?;
+    let delays = sources.iter().filter_map(|source| source.delay());
+    let delay = delays.max();
+    defaults.check(delay.is_some())?;
+    let watermark = defaults.config;
     let state = read_state(&mut root, base, &mut places)?;
     let checkpoint = read_checkpoint(&mut root)?;
     let windows = root.require("window", "Add at least one [[window]] table.")?;
-    let windows = window::read_all(windows, base, watermark.delay, &mut places)?;
+    let windows = window::read_all(windows, base, delay, &mut places)?;
     let late = read_side_output(&mut root, "late", base, &mut places)?;
     let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
-    places.check_directories(&source)?;
-    Ok(PipelineConfig { name, source, watermark, state, checkpoint, windows, late, dead_letter })
+    places.check_directories(&sources)?;
+    Ok(PipelineConfig { name, sources, watermark, state, checkpoint, windows, late, dead_letter })
 }
 
 fn read_name(root: &mut Section<'_>) -> Result<String> {
@@ -167,21 +162,6 @@ fn read_name(root: &mut Section<'_>) -> Result<String> {
         return Err(item.error(message, "Use 1 to 64 of the characters a-z, 0-9, _ and -."));
     }
     Ok(name)
-}
-
-fn read_watermark(root: &mut Section<'_>) -> Result<WatermarkConfig> {
-    let none = WatermarkConfig { delay: None, idle_timeout: None, close_at_end: true };
-    let Some(item) = root.take("watermark") else { return Ok(none) };
-    let mut section = item.section(&["delay", "idle_timeout", "close_at_end"])?;
-    let delay = section.take("delay").map(|item| item.span()).transpose()?;
-    let idle = section.take("idle_timeout");
-    if let (None, Some(idle)) = (delay, &idle) {
-        let remedy = "Add watermark.delay, or remove idle_timeout.";
-        return Err(idle.error("has no effect without a watermark", remedy));
-    }
-    let idle_timeout = idle.map(|item| item.positive_span()).transpose()?;
-    let close_at_end = section.take("close_at_end").map_or(Ok(true), |item| item.boolean())?;
-    Ok(WatermarkConfig { delay, idle_timeout, close_at_end })
 }
 
 fn read_state(

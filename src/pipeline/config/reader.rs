@@ -138,6 +138,11 @@ impl<'a> Item<'a> {
         matches!(self.value, DeValue::String(_))
     }
 
+    /// True when the value is a table.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, DeValue::Table(_))
+    }
+
     /// `true` or `false`.
     pub(super) fn boolean(&self) -> Result<bool> {
         match self.value {

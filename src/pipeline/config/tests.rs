@@ -54,11 +54,14 @@ fn refusal(text: &str) -> (String, String) {
 fn a_full_file_is_read_with_defaults_and_resolved_paths() {
     let config = PipelineConfig::from_str(FLIGHTS, Path::new("conf/flights.toml")).unwrap();
     assert_eq!(config.name, "flights-hourly");
-    assert_eq!(config.source.patterns, [PathBuf::from("data/flights*.jsonl.zst")]);
-    assert_eq!(config.source.declared_at, "conf/flights.toml:4:8");
-    assert_eq!(config.source.format, Format::JsonLines);
-    assert_eq!(config.source.filters[1].max, Some(Bound::Float(2000.5)));
-    assert_eq!(config.watermark.delay, Span::from_millis(900_000));
+    assert_eq!(config.sources[0].patterns, [PathBuf::from("data/flights*.jsonl.zst")]);
+    assert_eq!(config.sources[0].declared_at, "conf/flights.toml:4:8");
+    assert_eq!(config.sources[0].format, Format::JsonLines);
+    assert_eq!(config.sources[0].filters[1].max, Some(Bound::Float(2000.5)));
+    assert_eq!(
+        config.sources[0].watermark.strategy,
+        WatermarkStrategy::Bounded(Span::from_millis(900_000).unwrap())
+    );
     assert!(config.watermark.close_at_end);
     assert_eq!(config.state.directory, Path::new("conf/state/flights"));
     assert_eq!(config.state.memory_bytes, 512 << 20);

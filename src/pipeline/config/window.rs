@@ -22,6 +22,8 @@ const RESERVED: [&str; 5] = ["window_start", "window_end", "pane", "pane_index",
 pub struct WindowConfig {
     /// Name, unique in the pipeline.
     pub name: String,
+    /// Names of the sources it reads; `None` for all of them.
+    pub sources: Option<Vec<String>>,
     /// Fields that form the key; none: one pane per window.
     pub key: Vec<KeyField>,
     /// The windows.
@@ -104,8 +106,9 @@ pub enum OutputTime {
 
 /// A pane counts the events since it fired in 31 bits.
 const COUNT_MAX: u32 = i32::MAX as u32;
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name",
+    "source",
     "key",
     "type",
     "size",
@@ -158,6 +161,7 @@ fn read_window(
     delay: Option<Span>,
     places: &mut Places<'_>,
 ) -> Result<WindowConfig> {
+    let sources = section.take("source").map(|item| read_sources(item, places)).transpose()?;
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
     let windows = read_tumbling(&mut section)?;
     let emission = read_emission(&mut section, delay)?;
@@ -175,7 +179,28 @@ fn read_window(
         return Err(section.error(message, "Rename the field in the input, or leave the metadata out."));
     }
     let Emission { allowed_lateness, mode, trigger, accumulation } = emission;
-    Ok(WindowConfig { name, key, windows, allowed_lateness, mode, trigger, accumulation, aggregates, output })
+    Ok(WindowConfig {
+        name,
+        sources,
+        key,
+        windows,
+        allowed_lateness,
+        mode,
+        trigger,
+        accumulation,
+        aggregates,
+        output,
+    })
+}
+
+/// One name, or a list of them.
+fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
+    if item.is_text() {
+        return Ok(vec![places.source(&item)?]);
+    }
+    let empty = item.error("the list is empty", "Name at least one source, or remove `source` to read all.");
+    let names: Vec<String> = item.list()?.iter().map(|item| places.source(item)).collect::<Result<_>>()?;
+    if names.is_empty() { Err(empty) } else { Ok(names) }
 }
 
 fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {

@@ -24,6 +24,8 @@ pub const RECORD_BYTES_MAX: usize = 8 << 20;
 /// A file and how far it was read.
 #[derive(Debug)]
 pub(super) struct Partition {
+    /// Index of its source.
+    pub(super) source: usize,
     pub(super) name: String,
     /// `None` for standard input.
     pub(super) path: Option<PathBuf>,

@@ -43,7 +43,7 @@ const MILLIS: &str = "time = { field = \"ts\", format = \"epoch_ms\" }";
 
 fn open_at(config: &PipelineConfig, resume: &[PartitionResume], limits: Limits) -> Result<FileSource> {
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-    let mut source = FileSource::open(&config.source, ParsePlan::of(config).0, resume, clock)?;
+    let mut source = FileSource::open(&config.sources, ParsePlan::of(config).0, resume, clock)?;
     source.limits = limits;
     Ok(source)
 }
@@ -403,7 +403,7 @@ fn standard_input_is_skipped_to_where_it_was_left_and_recognised() {
         let stream = std::io::Cursor::new(text.to_owned().into_bytes());
         let clock = Arc::new(ManualClock::at(0));
         let plan = ParsePlan::of(&config).0;
-        let source = FileSource::open_with_stdin(&config.source, plan, resume, clock, Box::new(stream));
+        let source = FileSource::open_with_stdin(&config.sources, plan, resume, clock, Box::new(stream));
         source.map(|mut source| {
             source.limits = Limits { block_bytes: 100, record_bytes: 1_000 };
             source
