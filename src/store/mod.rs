@@ -208,6 +208,9 @@ impl WindowStore {
         self.check_batch(batch)?;
         self.tracker.set_wall_clock(self.clock.wall_millis());
         self.tracker.touch(batch.partition, self.clock.monotonic());
+        if let Some(known) = self.partitions.get_mut(batch.partition.0 as usize) {
+            known.finished = false;
+        }
         self.marks.observe(&mut self.tracker, &self.operators, batch);
         self.warn();
         for &(index, rejection) in self.marks.rejected() {
@@ -324,6 +327,9 @@ impl WindowStore {
         partition: PartitionId,
         emit: &mut dyn Emit<Error = Error>,
     ) -> Result<()> {
+        if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
+            known.finished = true;
+        }
         let watermark = self.tracker.finish(partition);
         self.advance(watermark, emit)
     }

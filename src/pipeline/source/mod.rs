@@ -195,8 +195,9 @@ impl FileSource {
 
     /// The files, as the pipeline names them, each with its source.
     pub fn paths(&self) -> impl Iterator<Item = (SourceId, &std::path::Path)> {
-        let path = |partition: &'_ Partition| Some((source_id(partition.source), partition.path.as_deref()?));
-        self.partitions.iter().filter_map(path)
+        let known =
+            self.partitions.iter().map(|partition| (source_id(partition.source), partition.path.as_deref()));
+        known.filter_map(|(source, path)| Some((source, path?)))
     }
 
     /// Reads the next block, into the memory of one that is no longer needed; `None` when everything was read.

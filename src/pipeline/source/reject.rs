@@ -55,7 +55,7 @@ pub enum RejectReason {
 
 impl RejectReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::BrokenRecord,
         Self::RecordTooLarge,
         Self::NullTimestamp,

@@ -18,3 +18,4 @@ mod crash;
 mod golden;
 mod inspect;
 mod support;
+mod watermarks;
