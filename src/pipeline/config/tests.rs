@@ -134,6 +134,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ),
     ("name = \"hourly\"", "name = \"hourly\"\nsource = []", "the list is empty", "remove"),
     ("size = \"1h\"", "size = \"0s\"", "flights.toml:24:8: window[1].size: must be longer than zero", "10s"),
+    ("size = \"1h\"", "size = \"-1s\"", "window[1].size: must be longer than zero", "10s"),
     ("size = \"1h\"", "size = \"1mo\"", "no fixed length", "1h 30m"),
     ("size = \"1h\"", "size = 3600", "expected a length of time as text, found an integer", "15m"),
     ("offset = \"-5m\"", "offset = \"-60m\"", "window[1].offset: the offset reaches a whole window", "-size"),

@@ -312,6 +312,7 @@ fn fresh(file: files::Named, source: usize, config: &SourceConfig, records: &Rec
         max_time: None,
         records: records.clone(),
         reader: None,
+        mid_line: false,
         last_used: 0,
     }
 }
@@ -403,6 +404,7 @@ fn gone(known: &PartitionResume, records: &[Records]) -> Result<Partition> {
         max_time: known.max_time,
         records: records[source].clone(),
         reader: None,
+        mid_line: false,
         last_used: 0,
     })
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::block::{Block, BlockParser, Records};
 use super::csv;
-use super::input::{Input, TextReader, identify_stream};
+use super::input::{self, Input, TextReader, identify_stream};
 use super::reject::{Refusal, RejectReason};
 use super::row::RowReader;
 use crate::checkpoint::Position;
@@ -36,6 +36,8 @@ pub(super) struct Partition {
     pub(super) max_time: Option<EventTime>,
     pub(super) records: Records,
     pub(super) reader: Option<TextReader>,
+    /// Reading goes on within a line that was counted already: the file ended there, and has grown since.
+    pub(super) mid_line: bool,
     /// Number of the block that was read last, for closing the file that waited longest.
     pub(super) last_used: u64,
 }
@@ -66,6 +68,10 @@ impl Partition {
                 Ok(false) => return Err(self.shorter()),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(self.shorter()),
                 Err(error) => return Err(self.failed(error)),
+            }
+            if let (Some(path), Compression::None) = (&self.path, self.compression) {
+                let starts = input::is_line_start(path, self.position.bytes);
+                self.mid_line = !starts.map_err(|error| self.unreadable(error))?;
             }
         }
         self.reader = Some(reader);
@@ -113,6 +119,9 @@ impl Partition {
         let Some(mut reader) = self.reader.take() else {
             return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
         };
+        if std::mem::take(&mut self.mid_line) {
+            self.position.records = self.position.records.saturating_sub(1);
+        }
         let mut text = std::mem::take(&mut block.batch.text);
         let mut target = limits.block_bytes;
         loop {

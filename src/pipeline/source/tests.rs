@@ -525,6 +525,26 @@ fn windows_share_columns_and_a_count_shares_the_typed_one() {
     assert_eq!(windows, [WindowColumns { key: 0, values: vec![None, Some(0), Some(1), Some(2)] }]);
 }
 
+#[test]
+fn lines_are_counted_on_where_a_file_without_a_last_line_end_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    for (added, expected) in [("\n{\"ts\":3,\"k\":\"b\"}\nrubbish\n", [3, 4]), (" \n\nrubbish\n", [4, 4])] {
+        let text = "{\"ts\":1,\"k\":\"a\"}\n{\"ts\":2,\"k\":\"a\"}";
+        put(directory.path(), "in.jsonl", text.as_bytes());
+        let config = config(directory.path(), "\"in.jsonl\"", MILLIS);
+        let mut source = open(&config).unwrap();
+        source.next_block(None).unwrap();
+        let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
+        assert_eq!(resume[0].position.records, 2);
+        put(directory.path(), "in.jsonl", format!("{text}{added}").as_bytes());
+        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
+        let block = open_at(&config, &resume, limits).unwrap().next_block(None).unwrap().unwrap();
+        let first = block.batch.records.first().copied().unwrap_or(block.rejected[0].record);
+        assert_eq!([first, block.rejected[0].record], expected);
+        assert_eq!(block.position.records, 4);
+    }
+}
+
 /// A pipeline over two sources, JSON lines and CSV, with a window over each and one over the first only.
 fn two_sources(directory: &Path, first: &str, second: &str) -> PipelineConfig {
     let text = format!(
