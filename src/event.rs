@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event_time::EventTime;
 
 /// Index of a source partition within its task (a file, a Kafka partition).
@@ -325,6 +327,10 @@ pub fn has_decimal_digits(unscaled: i64) -> bool {
     unscaled.unsigned_abs() < 10_u64.pow(u32::from(DECIMAL_DIGITS_MAX))
 }
 
+/// A source in the order declared: the partitions whose times follow one rule. A store that declares none has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourceId(pub u16);
+
 /// A block of events from one partition, in arrival order, column by column.
 ///
 /// All columns have the same length. `keys` has one column for each distinct key definition of the pipeline and
@@ -333,11 +339,16 @@ pub fn has_decimal_digits(unscaled: i64) -> bool {
 pub struct EventBatch {
     /// Partition that all events come from.
     pub partition: PartitionId,
+    /// The source of that partition. Operators that read other sources pass over the batch.
+    pub source: SourceId,
     /// Event times in milliseconds since the epoch.
     pub times: Vec<i64>,
-    /// User keys, one column per key definition.
+    /// What some events say of the time to come, for a source with [`crate::operator::Strategy::Punctuated`]: the index
+    /// of the event, ascending, and the time before which none is expected after it.
+    pub punctuations: Vec<(u32, EventTime)>,
+    /// User keys, one column per key definition. One that no operator reads of this source may be empty.
     pub keys: Vec<KeyColumn>,
-    /// Input values, one column per field.
+    /// Input values, one column per field. One that no operator reads of this source may be empty.
     pub values: Vec<ValueColumn>,
     /// 1-based record number of each event within its partition (for text, the line it starts on).
     pub records: Vec<u64>,
@@ -417,6 +428,7 @@ impl EventBatch {
     /// Forgets all events and keeps columns and memory.
     pub fn clear(&mut self) {
         self.times.clear();
+        self.punctuations.clear();
         self.keys.iter_mut().for_each(KeyColumn::clear);
         self.values.iter_mut().for_each(ValueColumn::clear);
         self.records.clear();

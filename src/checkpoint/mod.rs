@@ -33,7 +33,8 @@ pub use lineage::LineageId;
 pub use listing::{CheckpointSummary, list};
 pub use lock::Holder;
 pub use manifest::{
-    FileEntry, Manifest, ManifestError, OperatorState, PartitionState, Position, SourceIdentity, StagedOutput,
+    FileEntry, Manifest, ManifestError, OperatorState, PartitionState, Position, SourceIdentity, SourceState,
+    StagedOutput,
 };
 pub use plan::{Keep, Kept, RetentionFact, RetentionPlan, Retired, WhyKept, plan_retention};
 pub use restore::{DamagedCheckpoint, RestoreChoice};

@@ -15,7 +15,9 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::layout;
 use crate::checkpoint::lineage::LineageId;
 use crate::checkpoint::listing::load_directory;
-use crate::checkpoint::manifest::{FileEntry, Manifest, OperatorState, PartitionState, StagedOutput};
+use crate::checkpoint::manifest::{
+    FileEntry, Manifest, OperatorState, PartitionState, SourceState, StagedOutput,
+};
 use crate::checkpoint::verify::checksum;
 use crate::event_time::Watermark;
 use crate::fault;
@@ -23,10 +25,14 @@ use crate::fault;
 /// What the caller knows of a checkpoint; the writer adds names, sizes, checksums and its own place in history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestDraft {
+    /// The sources, in the order declared.
+    pub sources: Vec<SourceState>,
     /// Where each source partition stands.
     pub partitions: Vec<PartitionState>,
-    /// The operator's watermark.
+    /// The watermark of the task.
     pub watermark: Watermark,
+    /// What operators that advance by batches reach at the end of the batch.
+    pub batch_watermark: Watermark,
     /// The eviction horizon.
     pub horizon: Watermark,
     /// The operators and the shape of their state.
@@ -42,8 +48,10 @@ pub struct ManifestDraft {
 impl Default for ManifestDraft {
     fn default() -> Self {
         Self {
+            sources: Vec::new(),
             partitions: Vec::new(),
             watermark: Watermark::None,
+            batch_watermark: Watermark::None,
             horizon: Watermark::None,
             operators: Vec::new(),
             files: Vec::new(),
@@ -305,8 +313,10 @@ impl CheckpointWriter {
             parent: self.parent.as_ref().map(|parent| parent.manifest.epoch),
             created_by: env!("CARGO_PKG_VERSION").to_owned(),
             created_at_ms: self.shared.clock.wall_millis(),
+            sources: draft.sources,
             partitions: draft.partitions,
             watermark: draft.watermark,
+            batch_watermark: draft.batch_watermark,
             horizon: draft.horizon,
             operators: draft.operators,
             files,

@@ -23,7 +23,9 @@ mod windows;
 pub use key::{Key, parse_base64};
 pub use list::{ListedCheckpoint, list};
 pub use panes::{KeyPane, KeyReport, OperatorPanes, key_panes};
-pub use show::{CheckpointDetails, FileDetails, OperatorDetails, PartitionDetails, StagedDetails, show};
+pub use show::{
+    CheckpointDetails, FileDetails, OperatorDetails, PartitionDetails, SourceDetails, StagedDetails, show,
+};
 pub use text::Aggregates;
 pub use verify::{Found, OperatorRows, VerifiedCheckpoint, Which, verify};
 pub use windows::{

@@ -148,7 +148,7 @@ pub(super) fn definition(state: &OperatorState) -> Option<OperatorSpec> {
 mod tests {
     use super::*;
     use crate::aggregate::{AggregateSpec, Function, InputType};
-    use crate::event_time::Span;
+    use crate::event_time::{Span, Tumbling};
 
     fn stored(spec: &OperatorSpec) -> OperatorState {
         let operator = WindowOperator::new(0, spec.clone());
@@ -159,6 +159,8 @@ mod tests {
             fingerprint: operator.layout().fingerprint(),
             state_version: STATE_VERSION,
             allowed_lateness: spec.allowed_lateness,
+            watermark: Watermark::None,
+            horizon: Watermark::None,
             open_panes: None,
         }
     }

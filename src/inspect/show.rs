@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::checkpoint::{FileEntry, OperatorState, PartitionState, StagedOutput};
+use crate::checkpoint::{FileEntry, OperatorState, PartitionState, SourceState, StagedOutput};
 use crate::error::Result;
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::inspect::choice::{Chosen, with_checkpoint};
@@ -43,6 +43,8 @@ pub struct CheckpointDetails {
     /// State of windows expired under it may be gone.
     #[serde(serialize_with = "as_text")]
     pub horizon: Watermark,
+    /// The sources; empty when an older version wrote it.
+    pub sources: Vec<SourceDetails>,
     /// Where each source partition stood.
     pub partitions: Vec<PartitionDetails>,
     /// The windowed aggregations.
@@ -57,11 +59,26 @@ pub struct CheckpointDetails {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// A source and its watermark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceDetails {
+    /// Its name.
+    pub name: String,
+    /// Its watermark.
+    #[serde(serialize_with = "as_text")]
+    pub watermark: Watermark,
+}
+
 /// How far a partition was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartitionDetails {
     /// Its name.
     pub name: String,
+    /// Its source; empty when an older version wrote it.
+    pub source: String,
+    /// Its own watermark.
+    #[serde(serialize_with = "as_text")]
+    pub watermark: Watermark,
     /// Decompressed bytes before the next record.
     pub bytes: u64,
     /// Records before the next record.
@@ -155,6 +172,7 @@ fn details(chosen: &Chosen, now_ms: i64) -> CheckpointDetails {
         age_ms: age_ms(manifest, now_ms),
         watermark: manifest.watermark,
         horizon: manifest.horizon,
+        sources: manifest.sources.iter().map(source).collect(),
         partitions: manifest.partitions.iter().map(partition).collect(),
         operators: manifest.operators.iter().map(operator).collect(),
         files: manifest.files.iter().map(file).collect(),
@@ -164,9 +182,15 @@ fn details(chosen: &Chosen, now_ms: i64) -> CheckpointDetails {
     }
 }
 
+fn source(state: &SourceState) -> SourceDetails {
+    SourceDetails { name: state.name.clone(), watermark: state.watermark }
+}
+
 fn partition(state: &PartitionState) -> PartitionDetails {
     PartitionDetails {
         name: state.name.clone(),
+        source: state.source.clone(),
+        watermark: state.watermark,
         bytes: state.position.bytes,
         records: state.position.records,
         finished: state.finished,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EventBatch, RowBuffer};
+use super::{EventBatch, Rejection, RowBuffer};
 use crate::aggregate::{RowMut, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 
@@ -97,12 +97,13 @@ pub trait Emit {
     /// Whatever the receiver could not do; the operator stops there.
     fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<(), Self::Error>;
 
-    /// Takes an event whose windows reach past the end of representable time. It moved no watermark and is in no
-    /// pane.
+    /// Takes an event that was left out: its windows reach past the end of representable time, or its time is not
+    /// believed. It moved no watermark and is in no pane.
     ///
     /// # Errors
     /// Whatever the receiver could not do; the operator stops there.
-    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Self::Error>;
+    fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection)
+    -> Result<(), Self::Error>;
 }
 
 /// Panes of an operator that are not in memory.

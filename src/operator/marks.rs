@@ -1,9 +1,10 @@
-//! The watermark before and after each event of a batch, worked out once for all operators.
+//! The watermark before and after each event of a batch, and which events are left out, worked out once for all
+//! operators.
 
-use super::{EventBatch, WatermarkTracker, WindowOperator};
+use super::{EventBatch, Rejection, WatermarkTracker, WindowOperator};
 use crate::event_time::{EventTime, Watermark};
 
-/// The running watermark of one batch.
+/// The running watermark of one batch, and the events that no operator is to see.
 ///
 /// Working it out event by event, before any operator sees the batch, is what makes results independent of where
 /// batches are cut.
@@ -11,11 +12,14 @@ use crate::event_time::{EventTime, Watermark};
 pub struct Marks {
     // before[i] is the watermark that event i meets; one entry more for the watermark after the last event.
     before: Vec<Watermark>,
-    out_of_range: Vec<u32>,
+    // Ascending, without repetition.
+    skipped: Vec<u32>,
+    rejected: Vec<(u32, Rejection)>,
 }
 
 impl Marks {
-    /// Runs `tracker` over `batch`. An event outside the time range of any operator is left out.
+    /// Runs `tracker` over `batch`. An event whose time is not believed, or lies outside the range of an operator that
+    /// would take it, is left out and moves nothing.
     pub fn observe(
         &mut self,
         tracker: &mut WatermarkTracker,
@@ -23,17 +27,42 @@ impl Marks {
         batch: &EventBatch,
     ) {
         self.before.clear();
-        self.out_of_range.clear();
+        self.skipped.clear();
+        self.rejected.clear();
         self.before.push(tracker.current());
+        let limits = tracker.limits(batch.partition);
+        let reached = |time| {
+            operators.iter().all(|operator| operator.reaches(time) || !operator.spec().reads(batch.source))
+        };
+        let mut punctuations = batch.punctuations.as_slice();
         for (index, &millis) in batch.times.iter().enumerate() {
             let time = EventTime::from_millis(millis);
-            let fits = operators.iter().all(|operator| operator.reaches(time));
-            if fits {
-                self.before.push(tracker.observe(batch.partition, time));
+            let punctuation = take_at(&mut punctuations, index);
+            let rejection = if reached(time) {
+                limits.check(time).or_else(|| punctuation.and_then(|time| limits.without_lower().check(time)))
             } else {
+                Some(Rejection::OutOfRange)
+            };
+            if let Some(rejection) = rejection {
                 self.before.push(tracker.current());
-                self.out_of_range.push(index as u32);
+                self.skipped.push(index as u32);
+                self.rejected.push((index as u32, rejection));
+                continue;
             }
+            let mut after = tracker.observe(batch.partition, time);
+            if let Some(time) = punctuation {
+                after = tracker.punctuate(batch.partition, time);
+            }
+            self.before.push(after);
+        }
+    }
+
+    /// Leaves out further events, which have moved the watermark all the same: repeated ones, say. `indexes` ascend.
+    pub fn skip(&mut self, indexes: &[u32]) {
+        if !indexes.is_empty() {
+            self.skipped.extend_from_slice(indexes);
+            self.skipped.sort_unstable();
+            self.skipped.dedup();
         }
     }
 
@@ -57,9 +86,26 @@ impl Marks {
         self.before.last().copied().unwrap_or(Watermark::None)
     }
 
-    /// Indexes of events that no window can hold, in order.
+    /// Indexes of all events that are left out, ascending.
     #[must_use]
-    pub fn out_of_range(&self) -> &[u32] {
-        &self.out_of_range
+    pub fn skipped(&self) -> &[u32] {
+        &self.skipped
     }
+
+    /// Those of them that were rejected, each with the reason, ascending.
+    #[must_use]
+    pub fn rejected(&self) -> &[(u32, Rejection)] {
+        &self.rejected
+    }
+}
+
+/// The punctuation of the event at `index`, taken off the front.
+#[inline]
+fn take_at(punctuations: &mut &[(u32, EventTime)], index: usize) -> Option<EventTime> {
+    let [(at, time), rest @ ..] = *punctuations else { return None };
+    if *at as usize > index {
+        return None;
+    }
+    *punctuations = rest;
+    (*at as usize == index).then_some(*time)
 }

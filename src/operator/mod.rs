@@ -13,11 +13,14 @@ mod table;
 mod watermark;
 mod window;
 
-pub use crate::event::{EventBatch, KeyColumn, PartitionId, Validity, ValueColumn};
+pub use crate::event::{EventBatch, KeyColumn, PartitionId, SourceId, Validity, ValueColumn};
 pub use buffer::RowBuffer;
 pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;
-pub use watermark::{PartitionProgress, WatermarkTracker};
+pub use watermark::{
+    Bounds, DEFAULT_SOURCE, Jump, Limits, PartitionProgress, Policy, Rejection, SavedWatermarks, SourceSpec,
+    Strategy, WatermarkTracker,
+};
 pub use window::{Ends, OpenWindow, SpillKind, Spilled, WindowOperator};

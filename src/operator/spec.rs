@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::SourceId;
 use super::fire::History;
 use crate::aggregate::{AggregateSpec, Layout};
 use crate::event_time::{Span, Windows};
@@ -182,6 +183,12 @@ pub struct OperatorSpec {
     pub aggregates: Vec<AggregateSpec>,
     /// Names of the key fields, in order; empty for one pane per window.
     pub key: Vec<String>,
+    /// Names of the sources it reads; `None` for all. The watermark is that of all sources either way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<String>>,
+    /// The same sources by index, filled in by the store; a matter of one run, not of the definition.
+    #[serde(skip)]
+    pub source_ids: Option<Vec<SourceId>>,
     /// Index of the key column in the batches; a matter of one run, not of the definition.
     #[serde(skip)]
     pub key_column: usize,
@@ -208,6 +215,8 @@ impl OperatorSpec {
             advance: Advance::Event,
             aggregates,
             key: key.iter().map(|&field| field.to_owned()).collect(),
+            sources: None,
+            source_ids: None,
             key_column: 0,
         }
     }
@@ -269,6 +278,13 @@ impl OperatorSpec {
             extra.extend_from_slice(&History::NEW);
         }
         Layout::with_extra(&self.aggregates, &extra)
+    }
+
+    /// True when it takes the events of `source`.
+    #[inline]
+    #[must_use]
+    pub fn reads(&self, source: SourceId) -> bool {
+        self.source_ids.as_ref().is_none_or(|sources| sources.contains(&source))
     }
 
     /// True when each pane fires exactly once and is gone with its window, so that a pane may be kept in parts.

@@ -12,7 +12,8 @@ use super::sink::{
 use super::source::{Position, Rejected};
 use crate::checkpoint::{Published, StagedOutput};
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Emit, EventBatch, LateEvent, ResultBlock};
+use crate::event_time::EventTime;
+use crate::operator::{Emit, EventBatch, LateEvent, Rejection, ResultBlock};
 use crate::store::{AfterPublish, WindowStore};
 
 /// Name of the late output in handles.
@@ -41,6 +42,8 @@ pub struct Counters {
     pub results: BTreeMap<String, u64>,
     /// Decompressed bytes read.
     pub input_bytes: u64,
+    /// Lines read of the current batch, where the watermark advances by batches.
+    pub batch_lines: u64,
 }
 
 impl Counters {
@@ -68,6 +71,7 @@ impl Counters {
             ("events".to_owned(), self.events),
             ("filtered".to_owned(), self.filtered),
             ("input_bytes".to_owned(), self.input_bytes),
+            ("batch_lines".to_owned(), self.batch_lines),
         ]);
         for (group, counts) in
             [("rejected", &self.rejected), ("late", &self.late), ("results", &self.results)]
@@ -86,6 +90,7 @@ impl Counters {
                 None if name == "events" => counters.events = count,
                 None if name == "filtered" => counters.filtered = count,
                 None if name == "input_bytes" => counters.input_bytes = count,
+                None if name == "batch_lines" => counters.batch_lines = count,
                 Some(("rejected", reason)) => {
                     counters.rejected.insert(reason.to_owned(), count);
                 }
@@ -152,9 +157,10 @@ impl Outputs {
         for window in &config.windows {
             results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
         }
-        let text = match config.source.format {
-            Format::JsonLines => RecordText::Json,
-            Format::Csv => RecordText::Plain,
+        // Text that is no JSON goes out as a string either way.
+        let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
+            true => RecordText::Json,
+            false => RecordText::Plain,
         };
         let spec = |name: &str, directory: &std::path::Path| RecordSpec {
             name: name.to_owned(),
@@ -359,7 +365,7 @@ impl Emit for Outputs {
         }
     }
 
-    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<()> {
+    fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<()> {
         // Counted as an event by the caller; it is a rejected record after all.
         self.counters.events = self.counters.events.saturating_sub(1);
         let offset = batch.spans.get(index).map_or(0, |span| u64::from(span.start));
@@ -367,12 +373,12 @@ impl Emit for Outputs {
             source: &self.place.partition.clone(),
             record: batch.records.get(index).copied().unwrap_or(0),
             byte_offset: self.place.start.bytes + offset,
-            reason: "timestamp_out_of_range",
+            reason: rejection.name(),
             field: None,
-            detail: &format!(
-                "no window can hold this time: ms={}",
-                batch.times.get(index).copied().unwrap_or(0)
-            ),
+            detail: &match batch.times.get(index).copied() {
+                Some(millis) => format!("{} {rejection}: ms={millis}", EventTime::from_millis(millis)),
+                None => rejection.to_string(),
+            },
             text: batch.text_of(index).unwrap_or_default(),
         })
     }

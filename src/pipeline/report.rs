@@ -112,6 +112,10 @@ pub struct RunSummary {
     pub total: Totals,
     /// The watermark in the end.
     pub watermark: String,
+    /// The watermark of each source.
+    pub source_watermarks: BTreeMap<String, String>,
+    /// Events of this run that went back in time in a source said to be monotone.
+    pub steps_back: u64,
     /// Panes left in memory.
     pub open_panes: u64,
     /// Checkpoints of this run.
@@ -220,6 +224,11 @@ impl SummaryBuilder {
                 filtered: counters.filtered,
             },
             watermark: store.watermark().to_string(),
+            source_watermarks: store
+                .sources()
+                .map(|(spec, watermark)| (spec.name.clone(), watermark.to_string()))
+                .collect(),
+            steps_back: store.steps_back(),
             open_panes: store.resident_panes() as u64,
             checkpoints: self.checkpoints,
         }

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::assemble;
-use super::config::{Partitioning, PipelineConfig};
+use super::assemble::{self, duration};
+use super::config::PipelineConfig;
 use super::outputs::{Outputs, handles};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
-use super::source::{Block, FileSource, PartitionResume, STDIN_NAME};
+use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME};
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{Span, Watermark};
-use crate::operator::PartitionId;
+use crate::event_time::Watermark;
+use crate::operator::{Advance, Mode, PartitionId, SourceId};
 use crate::store::{Barrier, ReadTo, WindowStore};
 
 /// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
@@ -100,6 +100,7 @@ struct Task<'a> {
     changed: bool,
     // A block is half processed, or was when an error ended the run: there is no event boundary to stop at.
     mid_block: bool,
+    warned_of_clocks: bool,
     summary: SummaryBuilder,
 }
 
@@ -117,13 +118,17 @@ impl<'a> Task<'a> {
         watch: &mut dyn Watch,
     ) -> Result<Self> {
         let started = clock.monotonic();
-        let (plan, operators) = assemble::operators(config);
+        let (plans, operators) = assemble::operators(config);
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
-        let source = FileSource::open(&config.source, plan, &resume(&store), Arc::clone(&clock))?;
+        let source = FileSource::open(&config.sources, plans, &resume(config, &store), Arc::clone(&clock))?;
+        let source = match config.watermark.advance {
+            Advance::Event => source,
+            Advance::Batch => source.in_batches(config.watermark.batch_records, outputs.counters.batch_lines),
+        };
         refuse_own_files(config, &source)?;
-        let readings = register(&source, &mut store, config.source.partitioning)?;
+        let readings = register(&source, &mut store)?;
         let restart =
             Restart::new(&store, &recovered, clock.wall_millis(), clock.monotonic().saturating_sub(started));
         let nothing_left = readings.iter().all(|reading| reading.finished);
@@ -153,6 +158,7 @@ impl<'a> Task<'a> {
             bytes_since_begin: 0,
             changed: false,
             mid_block: false,
+            warned_of_clocks: false,
             summary,
             clock,
         })
@@ -199,7 +205,11 @@ impl<'a> Task<'a> {
         let has_backlog = |id: PartitionId| {
             readings.iter().any(|reading| reading.id == id && !reading.finished && reading.name != STDIN_NAME)
         };
-        self.store.tick(has_backlog, &mut self.outputs)
+        let before = self.store.watermark();
+        self.store.tick(has_backlog, &mut self.outputs)?;
+        // What this has closed is output like any other.
+        self.changed |= self.store.watermark() > before;
+        Ok(())
     }
 
     fn process(&mut self, mut block: Block) -> Result<()> {
@@ -215,6 +225,7 @@ impl<'a> Task<'a> {
         if let Some(identity) = block.identity {
             self.store.recognise(id, identity);
         }
+        self.warn_of_clocks(&block);
         for rejected in &block.rejected {
             self.outputs.reject(rejected)?;
         }
@@ -230,6 +241,12 @@ impl<'a> Task<'a> {
         if block.end_of_partition {
             self.store.finish_partition(id, &mut self.outputs)?;
         }
+        if self.config.watermark.advance == Advance::Batch {
+            self.outputs.counters.batch_lines += block.lines;
+            if block.end_of_batch {
+                self.end_batch()?;
+            }
+        }
         if let Some(reading) = self.readings.get_mut(index) {
             reading.position = block.position;
             reading.finished = block.end_of_partition;
@@ -237,6 +254,45 @@ impl<'a> Task<'a> {
         self.mid_block = false;
         self.reader.recycle(block);
         Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<()> {
+        self.outputs.counters.batch_lines = 0;
+        self.changed = true;
+        self.store.end_batch(&mut self.outputs)
+    }
+
+    /// The input is at its end: so is the batch, and one batch more, of nothing, follows for a watermark that has
+    /// moved since. Where everything is emitted each time that would only repeat it.
+    fn end_last_batches(&mut self) -> Result<()> {
+        if self.config.watermark.advance == Advance::Event {
+            return Ok(());
+        }
+        if self.outputs.counters.batch_lines > 0 {
+            self.end_batch()?;
+        }
+        let repeats = self.config.windows.iter().all(|window| window.mode == Mode::Complete);
+        if !repeats && self.store.batch_is_due() {
+            self.end_batch()?;
+        }
+        Ok(())
+    }
+
+    /// Says once that events are set aside by a bound that nobody asked for.
+    fn warn_of_clocks(&mut self, block: &Block) {
+        let source = usize::from(block.batch.source.0);
+        let guarded = self.config.sources.get(source).filter(|known| known.time.bounds.max_ahead_by_default);
+        let by_clock = |rejected: &&Rejected| rejected.reason == RejectReason::TimestampAheadOfClock;
+        if let (Some(source), Some(rejected), false) =
+            (guarded, block.rejected.iter().find(by_clock), self.warned_of_clocks)
+        {
+            self.warned_of_clocks = true;
+            tracing::warn!(
+                source = %source.name, line = rejected.record, detail = %rejected.detail,
+                "events ahead of the clock are set aside, not counted in any window: live sources are guarded against \
+                 wrong clocks; set max_ahead in [watermark.bounds] to another length, or to \"off\""
+            );
+        }
     }
 
     fn checkpoint_is_due(&self) -> bool {
@@ -282,6 +338,7 @@ impl<'a> Task<'a> {
     fn finish(mut self, ended: Result<Ended>, watch: &mut dyn Watch) -> Result<RunSummary> {
         match &ended {
             Ok(Ended::Input) => {
+                self.end_last_batches()?;
                 let open = self.store.watermark() != Watermark::End;
                 if self.config.watermark.close_at_end && open {
                     self.store.end_of_input(&mut self.outputs)?;
@@ -348,12 +405,13 @@ fn open_store(
     clock: &Arc<dyn Clock>,
 ) -> Result<WindowStore> {
     let builder = WindowStore::builder(&config.name)
-        .delay(config.watermark.delay.unwrap_or(Span::MAX))
-        .idle_timeout(config.watermark.idle_timeout.map(duration))
+        .policy(config.watermark.policy)
+        .idle_advance(config.watermark.idle_advance.map(duration))
         .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
         .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))
         .restore_at(options.restore_at)
         .clock(Arc::clone(clock));
+    let builder = assemble::sources(config).fold(builder, |builder, source| builder.source(source));
     operators
         .into_iter()
         .fold(builder, |builder, operator| builder.window(operator))
@@ -366,12 +424,12 @@ fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> 
     let side = config.late.iter().chain(&config.dead_letter);
     let own = outputs.chain(side).chain([&config.state.directory]);
     let own: Vec<PathBuf> = own.filter_map(|path| path.canonicalize().ok()).collect();
-    for path in source.paths() {
+    for (id, path) in source.paths() {
         let Ok(resolved) = path.canonicalize() else { continue };
         if let Some(directory) = own.iter().find(|directory| resolved.starts_with(directory)) {
             let message = format!(
                 "{}: the input includes the pipeline's own files: path={} directory={}",
-                config.source.declared_at,
+                config.sources.get(usize::from(id.0)).map_or("", |source| &source.declared_at),
                 path.display(),
                 directory.display()
             );
@@ -382,14 +440,12 @@ fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> 
     Ok(())
 }
 
-fn duration(span: Span) -> Duration {
-    Duration::from_millis(span.as_millis().unsigned_abs())
-}
-
 /// Where the source is to go on, as the restored checkpoint says.
-fn resume(store: &WindowStore) -> Vec<PartitionResume> {
+fn resume(config: &PipelineConfig, store: &WindowStore) -> Vec<PartitionResume> {
+    let index_of = |name: &str| config.sources.iter().position(|source| source.name == name).unwrap_or(0);
     let partitions = store.restored().into_iter().flat_map(|restored| restored.partitions());
     let resume = partitions.map(|partition| PartitionResume {
+        source: SourceId(u16::try_from(index_of(&partition.source)).unwrap_or(u16::MAX)),
         name: partition.name,
         position: partition.position,
         identity: (partition.identity != SourceIdentity::default()).then_some(partition.identity),
@@ -400,16 +456,13 @@ fn resume(store: &WindowStore) -> Vec<PartitionResume> {
 }
 
 /// Makes every partition of the source known to the store.
-fn register(
-    source: &FileSource,
-    store: &mut WindowStore,
-    partitioning: Partitioning,
-) -> Result<Vec<Reading>> {
+fn register(source: &FileSource, store: &mut WindowStore) -> Result<Vec<Reading>> {
     let mut readings = Vec::new();
     for (index, info) in source.partitions().iter().enumerate() {
         let resume = &info.resume;
-        let (id, _) = store.partition(&resume.name, resume.identity.unwrap_or_default())?;
-        if partitioning == Partitioning::Single && index > 0 {
+        let identity = resume.identity.unwrap_or_default();
+        let (id, _) = store.partition_of(resume.source, &resume.name, identity)?;
+        if info.watermark.0 as usize != index {
             store.follow(id);
         }
         let (position, finished) = (resume.position, resume.finished);

@@ -10,7 +10,9 @@ use crate::aggregate::Layout;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
-use crate::operator::{OperatorSpec, RowBuffer};
+use crate::operator::{
+    Bounds, DEFAULT_SOURCE, OperatorSpec, Policy, RowBuffer, SourceId, SourceSpec, Strategy,
+};
 use crate::state::{FamilySpec, PaneMerge};
 
 /// Share of the memory budget for panes in memory; the rest is for the state database and for panes on their way.
@@ -20,13 +22,19 @@ const STATE_SHARE: f64 = 0.25;
 /// The least budget that a store can work with.
 const MEMORY_BYTES_MIN: usize = 16 << 20;
 
+/// More sources than this are refused; partitions are what there may be many of.
+const SOURCES_MAX: usize = 1_000;
+
 /// What a [`WindowStore`] is to be. Defaults: delay 0, no idle time-out, 512 MiB of memory, three checkpoints kept.
 #[derive(Debug)]
 pub struct WindowStoreBuilder {
     pub(super) name: String,
     pub(super) windows: Vec<OperatorSpec>,
-    pub(super) delay: Span,
-    pub(super) idle_timeout: Option<Duration>,
+    // What `delay`, `idle_timeout` and `bounds` describe: the source of a store that declares none.
+    only: SourceSpec,
+    sources: Vec<SourceSpec>,
+    pub(super) policy: Policy,
+    pub(super) idle_advance: Option<Duration>,
     pub(super) memory_bytes: usize,
     pub(super) retain: NonZeroU32,
     pub(super) restore_at: Option<u64>,
@@ -38,8 +46,10 @@ impl WindowStoreBuilder {
         Self {
             name: name.to_owned(),
             windows: Vec::new(),
-            delay: Span::ZERO,
-            idle_timeout: None,
+            only: SourceSpec::new(DEFAULT_SOURCE, Strategy::Bounded(Span::ZERO)),
+            sources: Vec::new(),
+            policy: Policy::Min,
+            idle_advance: None,
             memory_bytes: 512 << 20,
             retain: NonZeroU32::MIN.saturating_add(2),
             restore_at: None,
@@ -54,17 +64,51 @@ impl WindowStoreBuilder {
         self
     }
 
-    /// How far out of order events may come without being late.
+    /// How far out of order events may come without being late; [`Span::MAX`] for no watermark. Like `idle_timeout`
+    /// and `bounds`, about the one source of a store that declares none with [`WindowStoreBuilder::source`].
     #[must_use]
     pub fn delay(mut self, delay: Span) -> Self {
-        self.delay = delay;
+        let fresh = SourceSpec::new(DEFAULT_SOURCE, Strategy::delayed(delay));
+        self.only.strategy = fresh.strategy;
+        self.only.jump_warning = fresh.jump_warning;
         self
     }
 
     /// How long a partition may be silent before it stops holding the watermark back.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.idle_timeout = timeout;
+        self.only.idle_timeout = timeout;
+        self
+    }
+
+    /// Which event times are believed. Others are handed to [`crate::operator::Emit::rejected`].
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.only.bounds = bounds;
+        self
+    }
+
+    /// Declares a source with rules of its own. Its index, the number of those declared before, is its
+    /// [`SourceId`]; give it to [`WindowStore::partition_of`].
+    #[must_use]
+    pub fn source(mut self, source: SourceSpec) -> Self {
+        self.sources.push(source);
+        self
+    }
+
+    /// How the watermarks of several sources become one. Default: the slowest decides.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Lets the watermark go on with the clock when nothing has come from any partition for so long, so that windows
+    /// close in a silent stream, see [`crate::operator::WatermarkTracker::tick`]. Off unless set. Events that come
+    /// after the silence with earlier times are late.
+    #[must_use]
+    pub fn idle_advance(mut self, after: Option<Duration>) -> Self {
+        self.idle_advance = after;
         self
     }
 
@@ -103,8 +147,14 @@ impl WindowStoreBuilder {
     /// [`ErrorKind::Invalid`] for a description that cannot work, [`ErrorKind::Locked`] while another process has
     /// the directory, [`ErrorKind::Incompatible`] when its state is of another shape, [`ErrorKind::Damaged`] when
     /// its newest checkpoint does not verify, [`ErrorKind::Unavailable`] when the disk fails.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<WindowStore> {
+    pub fn open(mut self, path: impl AsRef<Path>) -> Result<WindowStore> {
         self.check()?;
+        let names: Vec<String> = self.sources().iter().map(|source| source.name.clone()).collect();
+        let id =
+            |name: &String| names.iter().position(|known| known == name).map(|index| SourceId(index as u16));
+        for spec in &mut self.windows {
+            spec.source_ids = spec.sources.as_ref().map(|sources| sources.iter().filter_map(id).collect());
+        }
         super::restore::open(self, path.as_ref())
     }
 
@@ -136,6 +186,16 @@ impl WindowStoreBuilder {
                     "change its definition",
                 );
             }
+            let unknown = spec
+                .sources
+                .iter()
+                .flatten()
+                .find(|name| self.sources().iter().all(|known| known.name != **name));
+            if let Some(name) = unknown {
+                let message =
+                    format!("window reads a source that is not declared: name={} source={name}", spec.name);
+                return invalid(message, "declare it with WindowStoreBuilder::source");
+            }
             if spec.aggregates.is_empty() {
                 return invalid(format!("window computes nothing: name={}", spec.name), "add an aggregate");
             }
@@ -148,7 +208,41 @@ impl WindowStoreBuilder {
                 }
             }
         }
+        self.check_sources()
+    }
+
+    fn check_sources(&self) -> Result<()> {
+        let invalid =
+            |message: String, remedy: &str| Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
+        if self.sources.len() > SOURCES_MAX {
+            return invalid(
+                format!("too many sources: sources={} sources_max={SOURCES_MAX}", self.sources.len()),
+                "join sources of one kind as partitions of one source",
+            );
+        }
+        for (index, source) in self.sources().iter().enumerate() {
+            let name = &source.name;
+            if name.is_empty() || self.sources()[..index].iter().any(|other| other.name == *name) {
+                return invalid(
+                    format!("every source needs a name of its own: index={index} name={name}"),
+                    "name each differently",
+                );
+            }
+            if let (Some(min), Some(max)) = (source.bounds.min, source.bounds.max)
+                && min > max
+            {
+                return invalid(
+                    format!("no time would be believed: source={name} min={min} max={max}"),
+                    "swap the two bounds",
+                );
+            }
+        }
         Ok(())
+    }
+
+    /// The sources declared, or the one that stands for none.
+    pub(super) fn sources(&self) -> &[SourceSpec] {
+        if self.sources.is_empty() { std::slice::from_ref(&self.only) } else { &self.sources }
     }
 
     pub(super) fn hot_bytes(&self) -> usize {

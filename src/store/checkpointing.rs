@@ -9,14 +9,14 @@ use super::WindowStore;
 use super::restore::operator_state;
 use super::writer::write_rows;
 use crate::checkpoint::{
-    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, StagedOutput,
-    StateDirectory,
+    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, SourceState,
+    StagedOutput, StateDirectory,
 };
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::fault;
-use crate::operator::{PartitionId, PartitionProgress, Spilled};
+use crate::operator::{PartitionId, PartitionProgress, SourceId, SourceSpec, Spilled};
 use crate::state::{EvictStats, FamilyId, LinkedFile, StateDb};
 
 /// Called once the checkpoint is durable, with the permit to publish its staged output. When it fails, the
@@ -94,6 +94,7 @@ pub(super) struct CheckpointJob {
     directory: StateDirectory,
     epoch: u64,
     spilled: Vec<(usize, Vec<Spilled>)>,
+    sources: Vec<SourceState>,
     partitions: Vec<PartitionState>,
     operators: Vec<OperatorState>,
     watermark: Watermark,
@@ -102,6 +103,7 @@ pub(super) struct CheckpointJob {
     counters: BTreeMap<String, u64>,
     after_publish: Option<AfterPublish>,
     pause: Duration,
+    batch_watermark: Watermark,
     clock: Arc<dyn Clock>,
 }
 
@@ -146,9 +148,11 @@ impl WindowStore {
             directory: self.directory.clone(),
             epoch,
             spilled,
+            sources: self.source_states(),
             partitions: self.partition_states(),
             operators,
             watermark: self.watermark(),
+            batch_watermark: self.batch_watermark,
             retain: self.retain,
             staged: barrier.staged,
             counters: barrier.counters,
@@ -160,17 +164,27 @@ impl WindowStore {
         Ok(epoch)
     }
 
+    fn source_states(&self) -> Vec<SourceState> {
+        let state =
+            |(spec, watermark): (&SourceSpec, Watermark)| SourceState { name: spec.name.clone(), watermark };
+        self.tracker.sources().map(state).collect()
+    }
+
     fn partition_states(&self) -> Vec<PartitionState> {
-        let progress = self.tracker.partitions();
-        let state = |(partition, progress): (&super::Partition, PartitionProgress)| PartitionState {
-            name: partition.name.clone(),
-            position: partition.position,
-            identity: partition.identity,
-            finished: partition.finished,
-            max_time: progress.max_time,
-            idle: progress.idle,
+        let names: Vec<&str> = self.tracker.sources().map(|(spec, _)| spec.name.as_str()).collect();
+        let state = |(partition, (source, progress)): (&super::Partition, (SourceId, PartitionProgress))| {
+            PartitionState {
+                name: partition.name.clone(),
+                source: names.get(usize::from(source.0)).copied().unwrap_or_default().to_owned(),
+                position: partition.position,
+                identity: partition.identity,
+                finished: partition.finished,
+                max_time: progress.max_time,
+                watermark: progress.watermark,
+                idle: progress.idle,
+            }
         };
-        self.partitions.iter().zip(progress).map(state).collect()
+        self.partitions.iter().zip(self.tracker.saved().partitions).map(state).collect()
     }
 
     /// The report of a checkpoint that has finished, if there is one; with `wait`, waits for the one under way.
@@ -217,8 +231,10 @@ impl CheckpointJob {
         let linked = db.link_checkpoint(&writer.db_target(), self.epoch)?;
         let link = split();
         let draft = ManifestDraft {
+            sources: self.sources,
             partitions: self.partitions,
             watermark: self.watermark,
+            batch_watermark: self.batch_watermark,
             horizon: db.horizon(),
             operators: operators_with_horizons(db, &self.operators)?,
             files: linked.files.into_iter().map(file_facts).collect(),

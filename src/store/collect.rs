@@ -4,7 +4,7 @@ use crate::aggregate::Value;
 use crate::error::Error;
 use crate::event::EventBatch;
 use crate::event_time::{EventTime, Watermark, Window};
-use crate::operator::{Emit, LateEvent, PaneKind, ResultBlock};
+use crate::operator::{Emit, LateEvent, PaneKind, Rejection, ResultBlock};
 
 /// One result, owned.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +45,8 @@ pub struct Collected {
     pub rows: Vec<CollectedRow>,
     /// Late events.
     pub late: Vec<CollectedLate>,
-    /// Times, in milliseconds, of events that no window can hold.
-    pub out_of_range: Vec<i64>,
+    /// Times, in milliseconds, of events that were left out, each with the reason.
+    pub rejected: Vec<(i64, Rejection)>,
 }
 
 impl Emit for Collected {
@@ -74,8 +74,8 @@ impl Emit for Collected {
         Ok(())
     }
 
-    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Error> {
-        self.out_of_range.extend(batch.times.get(index));
+    fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<(), Error> {
+        self.rejected.extend(batch.times.get(index).map(|&time| (time, rejection)));
         Ok(())
     }
 }

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use crate::checkpoint::{Position, SourceIdentity, StateDirectory};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Watermark};
+use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, Emit, EventBatch, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress, TimeDomain,
-    WatermarkTracker, WindowOperator,
+    Advance, Emit, EventBatch, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress,
+    SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
@@ -41,6 +41,13 @@ struct Partition {
     position: Position,
     identity: SourceIdentity,
     finished: bool,
+}
+
+/// What was said about event times already, so as not to repeat it for each event.
+#[derive(Debug, Default)]
+struct Warned {
+    steps_back: bool,
+    jump: Option<Span>,
 }
 
 /// Durable window state of one task.
@@ -85,6 +92,7 @@ pub struct WindowStore {
     marks: Marks,
     // What operators that advance by batches will have reached at the end of the batch.
     batch_watermark: Watermark,
+    warned: Warned,
     clock: Arc<dyn Clock>,
     writer: Writer,
     restored: Option<Restored>,
@@ -134,7 +142,25 @@ impl WindowStore {
     /// [`ErrorKind::Incompatible`] when a partition of this name was restored with another identity: it is not the
     /// input that the checkpoint was made from.
     pub fn partition(&mut self, name: &str, identity: SourceIdentity) -> Result<(PartitionId, Position)> {
+        self.partition_of(SourceId::default(), name, identity)
+    }
+
+    /// As [`WindowStore::partition`], which is about the first source, for any of those declared. Names of partitions
+    /// are unique over all sources.
+    ///
+    /// # Errors
+    /// As [`WindowStore::partition`], and [`ErrorKind::Invalid`] when there is no such source.
+    pub fn partition_of(
+        &mut self,
+        source: SourceId,
+        name: &str,
+        identity: SourceIdentity,
+    ) -> Result<(PartitionId, Position)> {
         self.check_usable()?;
+        if usize::from(source.0) >= self.tracker.sources().len() {
+            return Err(Error::new(ErrorKind::Invalid, format!("source is not known: source={}", source.0))
+                .with_remedy("declare it with WindowStoreBuilder::source"));
+        }
         if let Some(index) = self.partitions.iter().position(|partition| partition.name == name) {
             let known = &mut self.partitions[index];
             // Nothing was read of a partition at its beginning; whatever is there now is the input.
@@ -148,9 +174,10 @@ impl WindowStore {
                 )
                 .with_remedy("bring the original input back, or start with a new state directory"));
             }
+            self.tracker.assign(PartitionId(index as u32), source);
             return Ok((PartitionId(index as u32), known.position));
         }
-        let id = self.tracker.add_partition(self.clock.monotonic());
+        let id = self.tracker.add_partition_of(source, self.clock.monotonic());
         let position = Position::default();
         self.partitions.push(Partition { name: name.to_owned(), position, identity, finished: false });
         Ok((id, position))
@@ -181,10 +208,15 @@ impl WindowStore {
 
     fn process_batch(&mut self, batch: &EventBatch, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
         self.check_batch(batch)?;
+        self.tracker.set_wall_clock(self.clock.wall_millis());
         self.tracker.touch(batch.partition, self.clock.monotonic());
+        if let Some(known) = self.partitions.get_mut(batch.partition.0 as usize) {
+            known.finished = false;
+        }
         self.marks.observe(&mut self.tracker, &self.operators, batch);
-        for &index in self.marks.out_of_range() {
-            emit.out_of_range(batch, index as usize)?;
+        self.warn();
+        for &(index, rejection) in self.marks.rejected() {
+            emit.rejected(batch, index as usize, rejection)?;
         }
         let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
@@ -218,15 +250,43 @@ impl WindowStore {
         })
     }
 
+    /// True when the end of a batch would move the watermark of an operator that advances by batches.
+    #[must_use]
+    pub fn batch_is_due(&self) -> bool {
+        let mut by_batch = self.operators.iter().filter(|operator| operator.spec().advance == Advance::Batch);
+        by_batch.any(|operator| operator.watermark() < self.batch_watermark)
+    }
+
     /// The watermark that operators advancing by batches reach at the end of this one.
     #[must_use]
     pub fn batch_watermark(&self) -> Watermark {
         self.batch_watermark
     }
 
+    /// Says once what looks wrong in the event times of the last batch, and again when it gets worse.
+    fn warn(&mut self) {
+        if self.tracker.steps_back() > 0 && !self.warned.steps_back {
+            self.warned.steps_back = true;
+            tracing::warn!(
+                "an event went back in time although its source is monotone: such events are late where their window \
+                 has closed; give the source a delay if they are to count"
+            );
+        }
+        if let Some(jump) = self.tracker.take_jump()
+            && self.warned.jump.is_none_or(|longest| jump.length() > longest)
+        {
+            self.warned.jump = Some(jump.length());
+            let name = self.partitions.get(jump.partition.0 as usize).map_or("", |known| known.name.as_str());
+            tracing::warn!(
+                partition = name, from = %jump.from, to = %jump.to,
+                "one event moved the watermark by {}: if its time is wrong, everything up to there is late now; bounds \
+                 keep such times out", jump.length()
+            );
+        }
+    }
+
     /// Refuses a batch whose columns do not fit, before any of it is counted.
     fn check_batch(&self, batch: &EventBatch) -> Result<()> {
-        let rows = batch.len();
         let wrong = |what: String| {
             Error::new(ErrorKind::Invalid, format!("batch does not fit the store: {what}"))
                 .with_remedy("give every column of the batch one entry per event")
@@ -234,37 +294,57 @@ impl WindowStore {
         if batch.partition.0 as usize >= self.partitions.len() {
             return Err(wrong(format!("partition is not known: partition={}", batch.partition.0)));
         }
-        for (index, column) in batch.keys.iter().enumerate() {
-            if column.len() != rows {
-                return Err(wrong(format!("key column {index}: entries={} events={rows}", column.len())));
-            }
+        let source = self.tracker.source_of(batch.partition).unwrap_or_default();
+        if batch.source != source {
+            let (given, known) = (batch.source.0, source.0);
+            return Err(wrong(format!(
+                "it says another source than its partition: source={given} is={known}"
+            )));
         }
-        for (index, column) in batch.values.iter().enumerate() {
-            if column.len() != rows {
-                return Err(wrong(format!("value column {index}: entries={} events={rows}", column.len())));
+        if batch.punctuations.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+            return Err(wrong("punctuations are not in the order of their events".to_owned()));
+        }
+        let keys = batch.keys.iter().map(KeyColumn::len).collect();
+        let values = batch.values.iter().map(ValueColumn::len).collect();
+        self.check_columns(batch, source, keys, values).map_err(wrong)
+    }
+
+    /// Every column has one entry per event; one that no operator reads of this source may be empty.
+    fn check_columns(
+        &self,
+        batch: &EventBatch,
+        source: SourceId,
+        keys: Vec<usize>,
+        values: Vec<usize>,
+    ) -> Result<(), String> {
+        let rows = batch.len();
+        for (kind, lengths) in [("key", &keys), ("value", &values)] {
+            if let Some((index, entries)) =
+                lengths.iter().enumerate().find(|(_, entries)| **entries != rows && **entries != 0)
+            {
+                return Err(format!("{kind} column {index}: entries={entries} events={rows}"));
             }
         }
         for operator in &self.operators {
             let spec = operator.spec();
-            if rows > 0 && spec.key_column >= batch.keys.len() {
-                return Err(wrong(format!("operator reads a missing key column: operator={}", spec.name)));
-            }
-            if rows == 0 {
+            if !spec.reads(source) {
                 continue;
+            }
+            let fits = |lengths: &[usize], column: usize| lengths.get(column) == Some(&rows) || rows == 0;
+            if !fits(&keys, spec.key_column) {
+                return Err(format!("operator reads a missing key column: operator={}", spec.name));
             }
             for input in spec.aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref()) {
                 let field = &input.field;
-                match batch.values.get(input.column) {
-                    None => {
-                        return Err(wrong(format!("operator reads a missing value column: field={field}")));
-                    }
-                    Some(column) if !input.kind.fits(column) => {
-                        let kind = input.kind;
-                        return Err(wrong(format!(
-                            "value column is of another type: field={field} type={kind}"
-                        )));
-                    }
-                    Some(_) => {}
+                if !fits(&values, input.column) {
+                    return Err(format!("operator reads a missing value column: field={field}"));
+                }
+                if let Some(column) = batch.values.get(input.column)
+                    && rows > 0
+                    && !input.kind.fits(column)
+                {
+                    let kind = input.kind;
+                    return Err(format!("value column is of another type: field={field} type={kind}"));
                 }
             }
         }
@@ -272,7 +352,8 @@ impl WindowStore {
     }
 
     /// Lets processing time take effect: partitions that are silent for the idle time-out stop holding the
-    /// watermark back, unless `has_backlog` says that records of theirs wait to be read. Call it now and then.
+    /// watermark back, unless `has_backlog` says that records of theirs wait to be read, and with
+    /// [`WindowStoreBuilder::idle_advance`] the watermark goes on in a silent stream. Call it now and then.
     ///
     /// # Errors
     /// As [`WindowStore::process`].
@@ -281,6 +362,7 @@ impl WindowStore {
         has_backlog: impl Fn(PartitionId) -> bool,
         emit: &mut dyn Emit<Error = Error>,
     ) -> Result<()> {
+        self.tracker.set_wall_clock(self.clock.wall_millis());
         let watermark = self.tracker.tick(self.clock.monotonic(), has_backlog);
         self.advance(watermark, emit)?;
         let now = EventTime::from_millis(self.clock.wall_millis());
@@ -302,6 +384,9 @@ impl WindowStore {
         partition: PartitionId,
         emit: &mut dyn Emit<Error = Error>,
     ) -> Result<()> {
+        if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
+            known.finished = true;
+        }
         let watermark = self.tracker.finish(partition);
         self.advance(watermark, emit)
     }
@@ -370,11 +455,21 @@ impl WindowStore {
         self.tracker.current()
     }
 
-    /// Name, progress and watermark of every partition, by index.
-    pub fn partitions(&self) -> impl Iterator<Item = (&str, PartitionProgress, Watermark)> + '_ {
-        let names = self.partitions.iter().map(|partition| partition.name.as_str());
-        let progress = self.tracker.partitions().zip(self.tracker.partition_watermarks());
-        names.zip(progress).map(|(name, (progress, watermark))| (name, progress, watermark))
+    /// The sources in the order declared, each with its watermark.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = (&SourceSpec, Watermark)> + '_ {
+        self.tracker.sources()
+    }
+
+    /// Events that went back in time although their source is [`crate::operator::Strategy::Monotone`], since the
+    /// store was opened.
+    #[must_use]
+    pub fn steps_back(&self) -> u64 {
+        self.tracker.steps_back()
+    }
+
+    /// Name and progress of every partition, by index.
+    pub fn partitions(&self) -> impl Iterator<Item = (&str, PartitionProgress)> + '_ {
+        self.partitions.iter().map(|partition| partition.name.as_str()).zip(self.tracker.partitions())
     }
 
     /// The open windows of the operator at `index`, by end.

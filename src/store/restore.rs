@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::builder::{WindowStoreBuilder, family};
 use super::panes::decode;
 use super::writer::Writer;
-use super::{Partition, WindowStore};
+use super::{Partition, Warned, WindowStore};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
     Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity, StateDirectory,
@@ -18,7 +18,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Advance, Marks, OperatorSpec, PartitionProgress, RowBuffer, WatermarkTracker, WindowOperator,
+    Advance, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId, SourceSpec,
+    WatermarkTracker, WindowOperator,
 };
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
@@ -30,6 +31,8 @@ const LOADED_SHARE: f64 = 0.75;
 pub struct RestoredPartition {
     /// Its name.
     pub name: String,
+    /// Name of its source; empty when the checkpoint is of a version that knew no more than one.
+    pub source: String,
     /// Where to read on.
     pub position: Position,
     /// How to know it again.
@@ -65,6 +68,7 @@ impl Restored {
     pub fn partitions(&self) -> impl Iterator<Item = RestoredPartition> + '_ {
         self.manifest().partitions.iter().map(|partition| RestoredPartition {
             name: partition.name.clone(),
+            source: partition.source.clone(),
             position: partition.position,
             identity: partition.identity,
             finished: partition.finished,
@@ -112,7 +116,8 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
         .enumerate()
         .map(|(index, spec)| WindowOperator::new(index, spec.clone()))
         .collect();
-    let mut tracker = WatermarkTracker::new(builder.delay, builder.idle_timeout);
+    let mut tracker = WatermarkTracker::of(builder.sources().to_vec(), builder.policy)
+        .advancing_when_idle(builder.idle_advance);
     let (db, restored) = match choice.chosen {
         None => {
             // By batches, windows that end by 1970 are closed from the start.
@@ -124,8 +129,7 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
             check_shape(verified.manifest(), &operators)?;
             let db = open_copy(&directory, &verified, &families, &memory)?;
             let manifest = verified.manifest();
-            let progress = manifest.partitions.iter().map(progress_of);
-            tracker.restore(manifest.watermark, progress, builder.clock.monotonic());
+            tracker.restore(saved_watermarks(manifest, builder.sources())?, builder.clock.monotonic());
             for (operator, state) in operators.iter_mut().zip(&manifest.operators) {
                 operator.restore(state.watermark);
             }
@@ -144,7 +148,8 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
     });
     let partitions = partitions.collect();
     let db = Arc::new(db);
-    let batch_watermark = super::spark_watermark(tracker.current());
+    let saved = restored.as_ref().map_or(Watermark::None, |restored| restored.manifest().batch_watermark);
+    let batch_watermark = super::spark_watermark(saved);
     Ok(WindowStore {
         batch_watermark,
         writer: Writer::start(Arc::clone(&db))?,
@@ -154,6 +159,7 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
         tracker,
         partitions,
         marks: Marks::default(),
+        warned: Warned::default(),
         hot_bytes_max: builder.hot_bytes(),
         retain: builder.retain,
         clock: builder.clock,
@@ -184,8 +190,45 @@ fn open_copy(
     Ok(db)
 }
 
+/// What the manifest says of the watermarks, in the order of the sources as they are declared now.
+fn saved_watermarks(manifest: &Manifest, sources: &[SourceSpec]) -> Result<SavedWatermarks> {
+    // An only source may change its name: there is no other that it could be mistaken for.
+    let only = manifest.sources.len() <= 1 && sources.len() == 1;
+    let index_of = |name: &str| match sources.iter().position(|source| source.name == name) {
+        None if only || name.is_empty() => Some(0),
+        found => found,
+    };
+    let mut watermarks = vec![Watermark::None; sources.len()];
+    for known in &manifest.sources {
+        if let Some(watermark) = index_of(&known.name).and_then(|index| watermarks.get_mut(index)) {
+            *watermark = known.watermark;
+        }
+    }
+    let mut partitions = Vec::with_capacity(manifest.partitions.len());
+    for partition in &manifest.partitions {
+        let index = match index_of(&partition.source) {
+            Some(index) => index,
+            // What was read to its end holds nothing back, wherever it is counted.
+            None if partition.finished => 0,
+            None => return Err(unknown_source(partition)),
+        };
+        partitions.push((SourceId(index as u16), progress_of(partition)));
+    }
+    Ok(SavedWatermarks { task: manifest.watermark, sources: watermarks, partitions })
+}
+
+fn unknown_source(partition: &PartitionState) -> Error {
+    let message = format!(
+        "a source of the checkpoint is not declared any more, and was not read to its end: source={} partition={}",
+        partition.source, partition.name
+    );
+    Error::new(ErrorKind::Incompatible, message)
+        .with_remedy("declare it again, under the same name, or start with a new state directory")
+}
+
 fn progress_of(partition: &PartitionState) -> PartitionProgress {
-    PartitionProgress { max_time: partition.max_time, idle: partition.idle, finished: partition.finished }
+    let PartitionState { max_time, watermark, idle, finished, .. } = *partition;
+    PartitionProgress { max_time, watermark, idle, finished }
 }
 
 /// Refuses state that was made by another definition, showing both.

@@ -16,6 +16,7 @@ mod known_answers;
 mod model;
 mod oracle;
 mod store;
+mod watermarks;
 
 /// The bytes of a file packed with zstd.
 fn unpacked(path: &Path) -> Vec<u8> {

@@ -9,7 +9,7 @@ use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::error::{Error, ErrorKind};
 use floodmark::event_time::{Span, Tumbling};
 use floodmark::operator::{
-    Emit, EventBatch, KeyColumn, LateEvent, OperatorSpec, PartitionId, ResultBlock, ValueColumn,
+    Emit, EventBatch, KeyColumn, LateEvent, OperatorSpec, PartitionId, Rejection, ResultBlock, ValueColumn,
 };
 use floodmark::store::{Barrier, ReadTo, WindowStore};
 use proptest::prelude::*;
@@ -56,8 +56,8 @@ impl Emit for Output {
         Ok(())
     }
 
-    fn out_of_range(&mut self, _: &EventBatch, index: usize) -> Result<(), Error> {
-        panic!("event {index} is out of range");
+    fn rejected(&mut self, _: &EventBatch, index: usize, rejection: Rejection) -> Result<(), Error> {
+        panic!("event {index} is rejected: its time {rejection}");
     }
 }
 

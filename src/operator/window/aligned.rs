@@ -144,16 +144,19 @@ impl AlignedOperator {
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let keys = &batch.keys[self.spec.key_column];
         let follows_events = self.follows_events();
+        if !self.spec.reads(batch.source) {
+            return if follows_events { self.pass_over(batch, marks, panes, emit) } else { Ok(()) };
+        }
+        let keys = &batch.keys[self.spec.key_column];
         let mut hashes = std::mem::take(&mut self.hashes);
         hash_keys(keys, &mut hashes);
-        let mut out_of_range = marks.out_of_range();
+        let mut skipped = marks.skipped();
         for (index, &hash) in hashes.iter().enumerate() {
-            if let [next, rest @ ..] = out_of_range
+            if let [next, rest @ ..] = skipped
                 && *next as usize == index
             {
-                out_of_range = rest;
+                skipped = rest;
                 continue;
             }
             if index % WARMED_EVENTS == 0 {
@@ -180,6 +183,24 @@ impl AlignedOperator {
         if follows_events {
             self.watermark = self.watermark.max(marks.last());
         }
+        Ok(())
+    }
+
+    /// Takes the watermark of a batch and none of its events.
+    fn pass_over<E>(
+        &mut self,
+        batch: &EventBatch,
+        marks: &Marks,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        for index in 0..batch.len() {
+            let after = marks.after(index);
+            if after > marks.before(index) && after.closed(self.due) {
+                self.advance(after, panes, emit)?;
+            }
+        }
+        self.watermark = self.watermark.max(marks.last());
         Ok(())
     }
 

@@ -150,16 +150,19 @@ impl SessionOperator {
         marks: &Marks,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let keys = &batch.keys[self.spec.key_column];
         let follows_events = self.spec.time == TimeDomain::Event && self.spec.advance == Advance::Event;
+        if !self.spec.reads(batch.source) {
+            return if follows_events { self.pass_over(batch, marks, emit) } else { Ok(()) };
+        }
+        let keys = &batch.keys[self.spec.key_column];
         let mut hashes = std::mem::take(&mut self.hashes);
         hash_keys(keys, &mut hashes);
-        let mut out_of_range = marks.out_of_range();
+        let mut skipped = marks.skipped();
         for (index, &hash) in hashes.iter().enumerate() {
-            if let [next, rest @ ..] = out_of_range
+            if let [next, rest @ ..] = skipped
                 && *next as usize == index
             {
-                out_of_range = rest;
+                skipped = rest;
                 continue;
             }
             let time = match self.spec.time {
@@ -181,6 +184,23 @@ impl SessionOperator {
         if follows_events {
             self.watermark = self.watermark.max(marks.last());
         }
+        Ok(())
+    }
+
+    /// Takes the watermark of a batch and none of its events.
+    fn pass_over<E>(
+        &mut self,
+        batch: &EventBatch,
+        marks: &Marks,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        for index in 0..batch.len() {
+            let after = marks.after(index);
+            if after > marks.before(index) && self.is_due(after) {
+                self.advance(after, emit)?;
+            }
+        }
+        self.watermark = self.watermark.max(marks.last());
         Ok(())
     }
 

@@ -66,8 +66,8 @@ impl SessionOperator {
                 break;
             }
             self.take_due(when, &mut together);
-            for (due, window, _, at) in together.drain(..) {
-                self.let_happen(due, window, at, watermark, emit)?;
+            for (due, _, _, at) in together.drain(..) {
+                self.let_happen(due, at, watermark, emit)?;
             }
         }
         self.forget_idle_keys();
@@ -103,7 +103,6 @@ impl SessionOperator {
     fn let_happen<E>(
         &mut self,
         due: Due,
-        window: Window,
         at: u32,
         watermark: Watermark,
         emit: &mut dyn Emit<Error = E>,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::aggregate::InputType;
-use super::origin::Origin;
+use super::origin::{Origin, closest};
 use super::reader::Item;
 use super::source::SourceConfig;
 use crate::error::Result;
@@ -18,6 +18,7 @@ pub(super) struct Places<'a> {
     origin: &'a Origin<'a>,
     directories: Vec<Directory>,
     field_types: HashMap<String, (InputType, String)>,
+    sources: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -30,7 +31,33 @@ struct Directory {
 
 impl<'a> Places<'a> {
     pub(super) fn new(origin: &'a Origin<'a>) -> Self {
-        Self { origin, directories: Vec::new(), field_types: HashMap::new() }
+        Self { origin, directories: Vec::new(), field_types: HashMap::new(), sources: Vec::new() }
+    }
+
+    /// Notes that there is a source called `name`.
+    pub(super) fn add_source(&mut self, item: Option<&Item<'_>>, name: &str) -> Result<()> {
+        let place = item.map(Item::place).unwrap_or_default();
+        if let (Some((_, earlier)), Some(item)) = (self.sources.iter().find(|(known, _)| known == name), item)
+        {
+            let message = format!("there is a source \"{name}\" already, at {earlier}");
+            return Err(item.error(message, "Give each source its own name."));
+        }
+        self.sources.push((name.to_owned(), place));
+        Ok(())
+    }
+
+    /// The name of a source that has to exist.
+    pub(super) fn source(&self, item: &Item<'_>) -> Result<String> {
+        let name = item.name()?;
+        if self.sources.iter().any(|(known, _)| *known == name) {
+            return Ok(name);
+        }
+        let known = || self.sources.iter().map(|(known, _)| known.as_str());
+        let remedy = match closest(&name, known()) {
+            Some(near) => format!("Did you mean \"{near}\"?"),
+            None => format!("Name one of the sources: {}.", known().collect::<Vec<_>>().join(", ")),
+        };
+        Err(item.error(format!("there is no source \"{name}\""), remedy))
     }
 
     /// Notes that `what` will own the directory at `path`. The first one noted is the state directory.
@@ -45,7 +72,7 @@ impl<'a> Places<'a> {
     }
 
     /// Refuses directories with two owners, outputs inside the state directory, and input from an own output.
-    pub(super) fn check_directories(&self, source: &SourceConfig) -> Result<()> {
+    pub(super) fn check_directories(&self, sources: &[SourceConfig]) -> Result<()> {
         for (index, later) in self.directories.iter().enumerate() {
             for earlier in &self.directories[..index] {
                 let nested = later.path.starts_with(&earlier.path) || earlier.path.starts_with(&later.path);
@@ -57,7 +84,9 @@ impl<'a> Places<'a> {
                     return Err(self.origin.error(&later.span, message, "Give each a directory of its own."));
                 }
             }
-            for pattern in source.patterns.iter().filter(|pattern| pattern.as_os_str() != "-") {
+            let patterns =
+                sources.iter().flat_map(|source| source.patterns.iter().map(move |path| (source, path)));
+            for (source, pattern) in patterns.filter(|(_, pattern)| pattern.as_os_str() != "-") {
                 if literal_directory(pattern).starts_with(&later.path) {
                     let message =
                         format!("{} is where the source at {} reads from", later.what, source.declared_at);

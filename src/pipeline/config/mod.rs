@@ -11,6 +11,7 @@ mod origin;
 mod reader;
 mod source;
 mod units;
+mod watermark;
 mod window;
 
 use std::path::{Component, Path, PathBuf};
@@ -24,9 +25,10 @@ pub use source::{
     Bound, Compression, CsvConfig, EpochUnit, Filter, Format, Partitioning, Scalar, SourceConfig, TimeConfig,
     TimeFormat,
 };
+pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
-    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Repeat, TimeDomain,
-    Trigger, WindowConfig,
+    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Repeat,
+    TimeDomain, Trigger, WindowConfig,
 };
 
 use origin::Origin;
@@ -36,8 +38,6 @@ use reader::Section;
 const CHECKPOINT_INTERVAL_MS: i64 = 10_000;
 /// Checkpoints kept unless the file says otherwise.
 const CHECKPOINTS_RETAINED: u32 = 3;
-/// Records of a batch unless the file says otherwise, where the watermark advances by batches.
-const BATCH_RECORDS: u32 = 10_000;
 /// Memory for buffers and caches unless the file says otherwise.
 const MEMORY_BYTES: u64 = 512 << 20;
 /// A pipeline file is read whole; nothing written by hand comes near this.
@@ -50,8 +50,8 @@ const NAME_LENGTH_MAX: usize = 64;
 pub struct PipelineConfig {
     /// Name of the pipeline.
     pub name: String,
-    /// What is read.
-    pub source: SourceConfig,
+    /// What is read, at least one source.
+    pub sources: Vec<SourceConfig>,
     /// How event time advances.
     pub watermark: WatermarkConfig,
     /// Where state lives.
@@ -64,21 +64,6 @@ pub struct PipelineConfig {
     pub late: Option<PathBuf>,
     /// Directory for rejected records, when they are kept.
     pub dead_letter: Option<PathBuf>,
-}
-
-/// How event time advances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatermarkConfig {
-    /// How far behind the latest event others may come; `None` means the pipeline has no watermark.
-    pub delay: Option<Span>,
-    /// After so much silence of the wall clock a partition no longer holds the watermark back.
-    pub idle_timeout: Option<Span>,
-    /// Whether the end of a bounded input closes every window.
-    pub close_at_end: bool,
-    /// How the watermark reaches the windows.
-    pub advance: Advance,
-    /// Input records per batch, where it advances by batches.
-    pub batch_records: u32,
 }
 
 /// Where state lives.
@@ -155,22 +140,22 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let mut places = contradiction::Places::new(origin);
 
     let name = read_name(&mut root)?;
+    let defaults = watermark::read(&mut root)?;
     let source = root.require("source", "Add a [source] table with `path` and `time`.")?;
-    let source = source::read(source, base)?;
-    let watermark = read_watermark(&mut root)?;
+    let sources = source::read_all(source, base, &defaults, &mut places)?;
+    let delays = sources.iter().filter_map(|source| source.delay());
+    let delay = delays.max();
+    defaults.check(delay.is_some())?;
+    let watermark = defaults.config;
+    let timing = window::Timing { delay, advance: watermark.advance, close_at_end: watermark.close_at_end };
     let state = read_state(&mut root, base, &mut places)?;
     let checkpoint = read_checkpoint(&mut root)?;
     let windows = root.require("window", "Add at least one [[window]] table.")?;
-    let timing = window::Timing {
-        delay: watermark.delay,
-        advance: watermark.advance,
-        close_at_end: watermark.close_at_end,
-    };
     let windows = window::read_all(windows, base, timing, &mut places)?;
     let late = read_side_output(&mut root, "late", base, &mut places)?;
     let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
-    places.check_directories(&source)?;
-    Ok(PipelineConfig { name, source, watermark, state, checkpoint, windows, late, dead_letter })
+    places.check_directories(&sources)?;
+    Ok(PipelineConfig { name, sources, watermark, state, checkpoint, windows, late, dead_letter })
 }
 
 fn read_name(root: &mut Section<'_>) -> Result<String> {
@@ -182,35 +167,6 @@ fn read_name(root: &mut Section<'_>) -> Result<String> {
         return Err(item.error(message, "Use 1 to 64 of the characters a-z, 0-9, _ and -."));
     }
     Ok(name)
-}
-
-fn read_watermark(root: &mut Section<'_>) -> Result<WatermarkConfig> {
-    let none = WatermarkConfig {
-        delay: None,
-        idle_timeout: None,
-        close_at_end: true,
-        advance: Advance::Event,
-        batch_records: BATCH_RECORDS,
-    };
-    let Some(item) = root.take("watermark") else { return Ok(none) };
-    let mut section = item.section(&["delay", "idle_timeout", "close_at_end", "advance", "batch_records"])?;
-    let delay = section.take("delay").map(|item| item.span()).transpose()?;
-    let idle = section.take("idle_timeout");
-    if let (None, Some(idle)) = (delay, &idle) {
-        let remedy = "Add watermark.delay, or remove idle_timeout.";
-        return Err(idle.error("has no effect without a watermark", remedy));
-    }
-    let idle_timeout = idle.map(|item| item.positive_span()).transpose()?;
-    let close_at_end = section.take("close_at_end").map_or(Ok(true), |item| item.boolean())?;
-    let choices = [("event", Advance::Event), ("batch", Advance::Batch)];
-    let advance = section.take("advance").map_or(Ok(Advance::Event), |item| item.choice(&choices))?;
-    let batch_item = section.take("batch_records");
-    if let Some(item) = batch_item.as_ref().filter(|_| advance == Advance::Event) {
-        let remedy = "Remove it, or add `advance = \"batch\"`.";
-        return Err(item.error("has no effect: the watermark advances with each event", remedy));
-    }
-    let batch_records = batch_item.map_or(Ok(BATCH_RECORDS), |item| item.count())?;
-    Ok(WatermarkConfig { delay, idle_timeout, close_at_end, advance, batch_records })
 }
 
 fn read_state(

@@ -138,6 +138,11 @@ impl<'a> Item<'a> {
         matches!(self.value, DeValue::String(_))
     }
 
+    /// True when the value is a table.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, DeValue::Table(_))
+    }
+
     /// `true` or `false`.
     pub(super) fn boolean(&self) -> Result<bool> {
         match self.value {
@@ -222,12 +227,11 @@ impl<'a> Item<'a> {
 
     /// A duration longer than nothing.
     pub(super) fn positive_span(&self) -> Result<Span> {
-        let span = self.span()?;
-        if span == Span::ZERO {
-            return Err(self
-                .error("must be longer than zero", format!("Write for example {} = \"10s\".", self.key())));
+        match Span::from_millis(self.millis()?) {
+            Some(span) if span > Span::ZERO => Ok(span),
+            _ => Err(self
+                .error("must be longer than zero", format!("Write for example {} = \"10s\".", self.key()))),
         }
-        Ok(span)
     }
 
     /// A number of bytes: `"512MiB"`, `"1GB"`, `"65536"` or `65536`.

@@ -1,4 +1,4 @@
-//! The `[source]` table: which files, in which format, which field is the time, which rows count.
+//! The `[source]` table, or several of them as `[[source]]`: which files, in which format, which field is the time, which rows count.
 //!
 //! Knows no file: patterns are matched when the source is opened.
 
@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
+use super::contradiction::Places;
 use super::reader::{Item, Section};
 use super::resolve;
+use super::watermark::{BOUNDS_KEYS, BoundsSpec, Defaults, SourceWatermark, TimeBounds, WatermarkStrategy};
 use crate::error::Result;
-use crate::event_time::{EventTime, Span};
+use crate::event_time::Span;
+use crate::operator::DEFAULT_SOURCE;
 
 /// What is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
+    /// Name, unique in the pipeline.
+    pub name: String,
     /// Paths and glob patterns, resolved; `-` alone is standard input.
     pub patterns: Vec<PathBuf>,
     /// Directory of the pipeline file: partitions are named relative to it where they are below it.
@@ -32,6 +37,30 @@ pub struct SourceConfig {
     pub time: TimeConfig,
     /// Rows that fail any of these are skipped and counted.
     pub filters: Vec<Filter>,
+    /// How event time advances in it.
+    pub watermark: SourceWatermark,
+}
+
+impl SourceConfig {
+    /// True for a stream that has no end to look forward to: what it brings is new, so its times can be compared
+    /// with the clock.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        is_live(&self.patterns)
+    }
+
+    /// How far behind the latest event its watermark stays; `None` when it has no watermark.
+    #[must_use]
+    pub fn delay(&self) -> Option<Span> {
+        match &self.watermark.strategy {
+            WatermarkStrategy::None => None,
+            other => Some(other.strategy().delay().unwrap_or_default()),
+        }
+    }
+}
+
+fn is_live(patterns: &[PathBuf]) -> bool {
+    patterns.iter().any(|pattern| pattern.as_os_str() == "-")
 }
 
 /// Format of the text.
@@ -93,12 +122,8 @@ pub struct TimeConfig {
     pub field: String,
     /// How it is written.
     pub format: TimeFormat,
-    /// Earliest time believed.
-    pub min: Option<EventTime>,
-    /// Latest time believed.
-    pub max: Option<EventTime>,
-    /// How far ahead of the wall clock a time is believed.
-    pub max_ahead: Option<Span>,
+    /// Which times are believed.
+    pub bounds: TimeBounds,
 }
 
 /// How a timestamp is written.
@@ -181,11 +206,58 @@ pub enum Scalar {
     Bool(bool),
 }
 
-const KEYS: [&str; 7] = ["path", "format", "compression", "partitions", "csv", "time", "filter"];
+const KEYS: [&str; 9] =
+    ["name", "path", "format", "compression", "partitions", "csv", "time", "filter", "watermark"];
+/// Longest name of a source.
+const NAME_LENGTH_MAX: usize = 48;
 
-/// Reads and checks the table.
-pub(super) fn read(item: Item<'_>, base: &Path) -> Result<SourceConfig> {
+/// Reads and checks the table, or the list of them.
+pub(super) fn read_all(
+    item: Item<'_>,
+    base: &Path,
+    defaults: &Defaults<'_>,
+    places: &mut Places<'_>,
+) -> Result<Vec<SourceConfig>> {
+    if item.is_table() {
+        return Ok(vec![read(item, base, defaults, places, true)?]);
+    }
+    let items = read_list(item)?;
+    let alone = items.len() == 1;
+    items.into_iter().map(|item| read(item, base, defaults, places, alone)).collect()
+}
+
+fn read_name(section: &mut Section<'_>, alone: bool, places: &mut Places<'_>) -> Result<String> {
+    let item = match section.take("name") {
+        Some(item) => item,
+        None if alone => {
+            places.add_source(None, DEFAULT_SOURCE)?;
+            return Ok(DEFAULT_SOURCE.to_owned());
+        }
+        None => {
+            return Err(
+                section.error("`name` is missing", "Name each of several sources: `name = \"orders\"`.")
+            );
+        }
+    };
+    let name = item.name()?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    if name.len() > NAME_LENGTH_MAX || !name.bytes().all(plain) {
+        let message = format!("\"{name}\" is not a source name");
+        return Err(item.error(message, "Use 1 to 48 of the characters a-z, 0-9, _ and -."));
+    }
+    places.add_source(Some(&item), &name)?;
+    Ok(name)
+}
+
+fn read(
+    item: Item<'_>,
+    base: &Path,
+    defaults: &Defaults<'_>,
+    places: &mut Places<'_>,
+    alone: bool,
+) -> Result<SourceConfig> {
     let mut section = item.section(&KEYS)?;
+    let name = read_name(&mut section, alone, places)?;
     let path =
         section.require("path", "Add `path = \"data/*.jsonl\"`, or `path = \"-\"` for standard input.")?;
     let declared_at = path.place();
@@ -206,10 +278,23 @@ pub(super) fn read(item: Item<'_>, base: &Path) -> Result<SourceConfig> {
     })?;
     let csv = read_csv(&mut section, format)?;
     let time = section.require("time", "Add `time = { field = \"ts\", format = \"rfc3339\" }`.")?;
-    let time = read_time(time)?;
+    let time = read_time(time, defaults, is_live(&patterns))?;
     let filters = section.take("filter").map_or(Ok(Vec::new()), read_filters)?;
+    let watermark = defaults.of_source(section.take("watermark"))?;
     let base = base.to_owned();
-    Ok(SourceConfig { patterns, base, declared_at, format, compression, partitioning, csv, time, filters })
+    Ok(SourceConfig {
+        name,
+        patterns,
+        base,
+        declared_at,
+        format,
+        compression,
+        partitioning,
+        csv,
+        time,
+        filters,
+        watermark,
+    })
 }
 
 fn read_patterns(item: Item<'_>, base: &Path) -> Result<Vec<PathBuf>> {
@@ -324,29 +409,14 @@ fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
     Ok(columns)
 }
 
-fn read_time(item: Item<'_>) -> Result<TimeConfig> {
-    let mut section = item.section(&["field", "format", "pattern", "zone", "min", "max", "max_ahead"])?;
+fn read_time(item: Item<'_>, defaults: &Defaults<'_>, live: bool) -> Result<TimeConfig> {
+    let keys = [&["field", "format", "pattern", "zone"][..], &BOUNDS_KEYS].concat();
+    let mut section = item.section(&keys)?;
     let field = section.require("field", "Name the field that holds the event time.")?.name()?;
     let format = read_time_format(&mut section)?;
-    let min = section.take("min").map(|item| read_instant(&item)).transpose()?;
-    let max_item = section.take("max");
-    let max = max_item.as_ref().map(read_instant).transpose()?;
-    if let (Some(min), Some(max), Some(item)) = (min, max, &max_item)
-        && min > max
-    {
-        return Err(item.error("max is before min, so no time would be believed", "Swap the two."));
-    }
-    let max_ahead = section.take("max_ahead").map(|item| item.span()).transpose()?;
-    Ok(TimeConfig { field, format, min, max, max_ahead })
-}
-
-fn read_instant(item: &Item<'_>) -> Result<EventTime> {
-    let text = item.text()?;
-    let instant: jiff::Timestamp = text.parse().map_err(|error| {
-        let message = format!("\"{text}\" is not a time: {error}");
-        item.error(message, "Write RFC 3339 with an offset, such as \"2000-01-01T00:00:00Z\".")
-    })?;
-    Ok(EventTime::from_millis(instant.as_millisecond()))
+    let own = BoundsSpec::read(&mut section)?;
+    let bounds = defaults.bounds_of(own, &section, live)?;
+    Ok(TimeConfig { field, format, bounds })
 }
 
 #[derive(Clone, Copy, PartialEq)]

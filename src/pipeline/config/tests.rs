@@ -54,11 +54,14 @@ fn refusal(text: &str) -> (String, String) {
 fn a_full_file_is_read_with_defaults_and_resolved_paths() {
     let config = PipelineConfig::from_str(FLIGHTS, Path::new("conf/flights.toml")).unwrap();
     assert_eq!(config.name, "flights-hourly");
-    assert_eq!(config.source.patterns, [PathBuf::from("data/flights*.jsonl.zst")]);
-    assert_eq!(config.source.declared_at, "conf/flights.toml:4:8");
-    assert_eq!(config.source.format, Format::JsonLines);
-    assert_eq!(config.source.filters[1].max, Some(Bound::Float(2000.5)));
-    assert_eq!(config.watermark.delay, Span::from_millis(900_000));
+    assert_eq!(config.sources[0].patterns, [PathBuf::from("data/flights*.jsonl.zst")]);
+    assert_eq!(config.sources[0].declared_at, "conf/flights.toml:4:8");
+    assert_eq!(config.sources[0].format, Format::JsonLines);
+    assert_eq!(config.sources[0].filters[1].max, Some(Bound::Float(2000.5)));
+    assert_eq!(
+        config.sources[0].watermark.strategy,
+        WatermarkStrategy::Bounded(Span::from_millis(900_000).unwrap())
+    );
     assert!(config.watermark.close_at_end);
     assert_eq!(config.state.directory, Path::new("conf/state/flights"));
     assert_eq!(config.state.memory_bytes, 512 << 20);
@@ -66,7 +69,7 @@ fn a_full_file_is_read_with_defaults_and_resolved_paths() {
     assert_eq!(config.checkpoint.retain, 3);
     let window = &config.windows[0];
     assert_eq!(window.key[1], KeyField { field: "flight".to_owned(), key_type: KeyType::Int });
-    assert_eq!(window.windows.offset_millis(), -300_000);
+    assert_eq!(window.windows.to_string(), "tumbling 1h with offset -5m");
     assert_eq!(window.trigger, Trigger::Watermark);
     assert!(!window.output.metadata);
     assert_eq!(config.late.as_deref(), Some(Path::new("conf/out/late")));
@@ -97,7 +100,41 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "no effect without a watermark",
         "delay",
     ),
+    ("delay = \"15m\"", "strategy = \"bounded\"", "a bounded watermark needs a delay", "15m"),
+    (
+        "delay = \"15m\"",
+        "strategy = \"monotone\"\ndelay = \"15m\"",
+        "belongs to `strategy = \"bounded\"`",
+        "Remove",
+    ),
+    ("delay = \"15m\"", "strategy = \"punctuated\"", "needs the name of its field", "field"),
+    ("delay = \"15m\"", "delay = \"15m\"\nfield = \"w\"", "belongs to `strategy = \"punctuated\"`", "Remove"),
+    ("delay = \"15m\"", "delay = \"15m\"\npolicy = \"mean\"", "\"mean\" is not known", "min, max"),
+    ("delay = \"15m\"", "delay = \"-15m\"", "must not be negative", "0s"),
+    ("delay = \"15m\"", "delay = \"15m\"\nidle_advance = \"0s\"", "must be longer than zero", "10s"),
+    ("delay = \"15m\"", "idle_advance = \"1m\"", "no effect without a watermark", "delay"),
+    (
+        "delay = \"15m\"",
+        "delay = \"15m\"\nbounds = { max = \"1990-01-01T00:00:00Z\" }",
+        "the latest time believed, 1990-01-01T00:00:00Z, is before the earliest, 2000-01-01T00:00:00Z",
+        "watermark.bounds",
+    ),
+    ("delay = \"15m\"", "delay = \"15m\"\nbounds = { max_ahead = \"never\" }", "not a length of time", "90s"),
+    (
+        "[watermark]",
+        "[source.watermark]\nstrategy = \"none\"\nidle_timeout = \"1m\"\n[watermark]",
+        "source.watermark.idle_timeout: has no effect without a watermark",
+        "strategy",
+    ),
+    (
+        "name = \"hourly\"",
+        "name = \"hourly\"\nsource = \"flights\"",
+        "there is no source \"flights\"",
+        "source",
+    ),
+    ("name = \"hourly\"", "name = \"hourly\"\nsource = []", "the list is empty", "remove"),
     ("size = \"1h\"", "size = \"0s\"", "flights.toml:24:8: window[1].size: must be longer than zero", "10s"),
+    ("size = \"1h\"", "size = \"-1s\"", "window[1].size: must be longer than zero", "10s"),
     ("size = \"1h\"", "size = \"1mo\"", "no fixed length", "1h 30m"),
     ("size = \"1h\"", "size = 3600", "expected a length of time as text, found an integer", "15m"),
     ("offset = \"-5m\"", "offset = \"-60m\"", "window[1].offset: the offset reaches a whole window", "-size"),
@@ -236,6 +273,63 @@ fn every_contradiction_is_refused_with_place_reason_and_remedy() {
         assert!(found.contains(message), "{to}\n  message: {found}\n  wanted:  {message}");
         assert!(advice.contains(remedy), "{to}\n  remedy: {advice}\n  wanted: {remedy}");
     }
+}
+
+/// Two sources, the second with `second` in its table.
+fn two_sources(second: &str) -> String {
+    let first =
+        "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\ntime = { field = \"t\", format = \"epoch_ms\" }\n";
+    let second = format!(
+        "[[source]]\n{second}\ntime = {{ field = \"t\", format = \"epoch_ms\", min = \"2020-01-01T00:00:00Z\" }}\n"
+    );
+    let rest = &FLIGHTS[FLIGHTS.find("[state]").unwrap()..];
+    let bounds = "{ min = \"2010-01-01T00:00:00Z\", max_ahead = \"1h\" }";
+    format!(
+        "name = \"two\"\n{first}{second}[watermark]\ndelay = \"5s\"\npolicy = \"max\"\nbounds = {bounds}\n{rest}"
+    )
+}
+
+#[test]
+fn a_source_says_what_is_different_from_the_table_for_all() {
+    let text = two_sources(
+        "name = \"b\"\npath = \"-\"\nformat = \"csv\"\nwatermark = { strategy = \"punctuated\", field = \"w\" }",
+    );
+    let config = PipelineConfig::from_str(&text, Path::new("two.toml")).unwrap();
+    let [first, second] = &config.sources[..] else { panic!("two sources: {config:?}") };
+    assert_eq!(config.watermark.policy, Policy::Max);
+    assert_eq!(first.watermark.strategy, WatermarkStrategy::Bounded(Span::from_millis(5_000).unwrap()));
+    assert_eq!(second.watermark.strategy, WatermarkStrategy::Punctuated { field: "w".to_owned() });
+    let min = |source: &SourceConfig| source.time.bounds.bounds.min.map(|time| time.to_string());
+    assert_eq!(min(first).as_deref(), Some("2010-01-01T00:00:00Z"));
+    assert_eq!(min(second).as_deref(), Some("2020-01-01T00:00:00Z"));
+    assert_eq!(second.time.bounds.bounds.max_ahead, Span::from_millis(3_600_000));
+    assert!(!second.time.bounds.max_ahead_by_default);
+}
+
+#[test]
+fn a_live_source_is_guarded_unless_the_file_says_otherwise() {
+    let live = |bounds: &str| {
+        let text = FLIGHTS
+            .replace("../data/flights*.jsonl.zst\"", "-\"\nformat = \"jsonl\"")
+            .replace(", max_ahead = \"5m\"", bounds);
+        let config = PipelineConfig::from_str(&text, Path::new("a.toml")).unwrap();
+        let bounds = config.sources[0].time.bounds;
+        (bounds.bounds.max_ahead, bounds.max_ahead_by_default)
+    };
+    assert_eq!(live(""), (Span::from_millis(300_000), true));
+    assert_eq!(live(", max_ahead = \"1h\""), (Span::from_millis(3_600_000), false));
+    assert_eq!(live(", max_ahead = \"off\""), (None, false));
+}
+
+#[test]
+fn several_sources_need_names_that_differ() {
+    let (message, _) = refusal(&two_sources("path = \"b.jsonl\""));
+    assert!(message.contains("`name` is missing"), "{message}");
+    let (message, _) = refusal(&two_sources("name = \"a\"\npath = \"b.jsonl\""));
+    assert!(
+        message.contains("source[2].name: there is a source \"a\" already, at conf/flights.toml:3:"),
+        "{message}"
+    );
 }
 
 #[test]

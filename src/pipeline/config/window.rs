@@ -24,6 +24,8 @@ pub(super) const RESERVED: [&str; 5] = ["window_start", "window_end", "pane", "p
 pub struct WindowConfig {
     /// Name, unique in the pipeline.
     pub name: String,
+    /// Names of the sources it reads; `None` for all of them.
+    pub sources: Option<Vec<String>>,
     /// Fields that form the key; none: one pane per window.
     pub key: Vec<KeyField>,
     /// The windows.
@@ -97,8 +99,9 @@ pub enum OutputTime {
     EpochMillis,
 }
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "name",
+    "source",
     "key",
     "type",
     "size",
@@ -170,6 +173,7 @@ fn read_window(
     timing: Timing,
     places: &mut Places<'_>,
 ) -> Result<WindowConfig> {
+    let sources = section.take("source").map(|item| read_sources(item, places)).transpose()?;
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
     let windows = kind::read(&mut section)?;
     let emission = emission::read(&mut section, &windows, timing)?;
@@ -189,6 +193,7 @@ fn read_window(
     let Emission { time, allowed_lateness, mode, retractions, trigger, accumulation } = emission;
     Ok(WindowConfig {
         name,
+        sources,
         key,
         windows,
         time,
@@ -201,6 +206,16 @@ fn read_window(
         aggregates,
         output,
     })
+}
+
+/// One name, or a list of them.
+fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
+    if item.is_text() {
+        return Ok(vec![places.source(&item)?]);
+    }
+    let empty = item.error("the list is empty", "Name at least one source, or remove `source` to read all.");
+    let names: Vec<String> = item.list()?.iter().map(|item| places.source(item)).collect::<Result<_>>()?;
+    if names.is_empty() { Err(empty) } else { Ok(names) }
 }
 
 fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {

@@ -30,6 +30,10 @@ pub struct Block {
     pub end_of_watermark: Option<PartitionId>,
     /// Decompressed bytes that this block stands for.
     pub input_bytes: u64,
+    /// Lines that this block stands for.
+    pub lines: u64,
+    /// A batch ends with this block, where the source was asked to cut batches.
+    pub end_of_batch: bool,
 }
 
 impl Block {
@@ -40,6 +44,8 @@ impl Block {
         self.end_of_partition = false;
         self.end_of_watermark = None;
         self.input_bytes = 0;
+        self.lines = 0;
+        self.end_of_batch = false;
     }
 }
 

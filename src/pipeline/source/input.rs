@@ -34,6 +34,16 @@ fn begins_as(head: &[u8], known: SourceIdentity) -> bool {
     head.get(..known.head_bytes as usize).is_some_and(|head| identity_of(head) == known)
 }
 
+/// True when a line starts at `bytes` of the plain file at `path`, that is, when a line end comes before.
+pub(super) fn is_line_start(path: &Path, bytes: u64) -> io::Result<bool> {
+    let Some(before) = bytes.checked_sub(1) else { return Ok(true) };
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(before))?;
+    let mut byte = [0];
+    file.read_exact(&mut byte)?;
+    Ok(byte == *b"\n")
+}
+
 /// Reads the head of a stream and gives it back in front of the rest. What the first read brings is the head of a
 /// stream seen for the first time, so that a live one is not waited for.
 pub(super) fn identify_stream(

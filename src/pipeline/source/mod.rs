@@ -1,4 +1,4 @@
-//! Files as a stream of parsed blocks: which file is next, where it was left, what its records say.
+//! The files of all sources as a stream of parsed blocks: which file is next, where it was left, what its records say.
 //!
 //! [`FileSource`] chooses and resumes; `files` lists, `input` decompresses, `partition` cuts blocks, `json` and `csv`
 //! find fields, `row` makes events of them. The order of blocks depends on positions and event times alone, so a
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
-use crate::operator::PartitionId;
+use crate::operator::{Bounds, Limits as BlockBounds, PartitionId, SourceId};
 use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 
 pub use crate::checkpoint::{Position, SourceIdentity};
@@ -50,6 +50,8 @@ const OPEN_FILES_MAX: usize = 64;
 pub struct PartitionResume {
     /// The partition's name.
     pub name: String,
+    /// Its source.
+    pub source: SourceId,
     /// Where reading goes on.
     pub position: Position,
     /// By what the file is recognised; `None` while nothing was read of standard input.
@@ -71,20 +73,36 @@ pub struct PartitionInfo {
     pub has_grown: bool,
 }
 
+/// One source: how its records are read.
+#[derive(Debug)]
+struct Feed {
+    rows: RowReader,
+    partitioning: Partitioning,
+    bounds: Bounds,
+}
+
 /// The files of a pipeline, read block by block.
 ///
 /// The next block comes from the partition with the lowest event time so far (one that was never read counts as
-/// lowest, ties go by name), so that a backlog of files is read in the order of its events.
+/// lowest, ties go by the order of the sources and then by name), so that a backlog of files is read in the order of
+/// its events, whichever sources they belong to. Files of a source that is read as one stand in with its latest time.
 #[derive(Debug)]
 pub struct FileSource {
+    feeds: Vec<Feed>,
     partitions: Vec<Partition>,
     infos: Vec<PartitionInfo>,
-    rows: RowReader,
-    partitioning: Partitioning,
     clock: Arc<dyn Clock>,
     stdin: Stdin,
     blocks: u64,
     limits: Limits,
+    batches: Option<Batches>,
+}
+
+/// Batches of so many lines, and how many lines of the current one were read.
+#[derive(Clone, Copy, Debug)]
+struct Batches {
+    size: u64,
+    done: u64,
 }
 
 /// Standard input, until it is opened.
@@ -97,19 +115,19 @@ impl std::fmt::Debug for Stdin {
 }
 
 impl FileSource {
-    /// Finds the files of `config` and goes on where `resume` says. Files that it does not name are read from their
-    /// beginning; those that it says were finished may have gone.
+    /// Finds the files of each source and goes on where `resume` says; `plans` has one plan per source. Files that it
+    /// does not name are read from their beginning; those that it says were finished may have gone.
     ///
     /// # Errors
     /// `Unavailable` when there is no file or one cannot be read, `Incompatible` when one is not what it was,
-    /// `Invalid` when a CSV file lacks a column.
+    /// `Invalid` when a CSV file lacks a column, or when two sources name one file.
     pub fn open(
-        config: &SourceConfig,
-        plan: ParsePlan,
+        configs: &[SourceConfig],
+        plans: Vec<ParsePlan>,
         resume: &[PartitionResume],
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        Self::open_with_stdin(config, plan, resume, clock, Box::new(std::io::stdin()))
+        Self::open_with_stdin(configs, plans, resume, clock, Box::new(std::io::stdin()))
     }
 
     /// As [`FileSource::open`], with a stream that stands for standard input.
@@ -117,74 +135,85 @@ impl FileSource {
     /// # Errors
     /// As [`FileSource::open`].
     pub fn open_with_stdin(
-        config: &SourceConfig,
-        plan: ParsePlan,
+        configs: &[SourceConfig],
+        plans: Vec<ParsePlan>,
         resume: &[PartitionResume],
         clock: Arc<dyn Clock>,
         stdin: Box<dyn Read + Send>,
     ) -> Result<Self> {
-        let rows = RowReader::new(plan);
-        let records = records_of(config, &rows.fields)?;
-        let mut partitions = Vec::new();
-        for file in files::list(config)? {
-            let by_name = |path: &std::path::PathBuf| Compression::of_path(path);
-            let told = || file.path.as_ref().map_or(Compression::None, by_name);
-            partitions.push(Partition {
-                compression: config.compression.unwrap_or_else(told),
-                name: file.name,
-                path: file.path,
-                position: Position::default(),
-                identity: None,
-                finished: false,
-                max_time: None,
-                records: records.clone(),
-                reader: None,
-                last_used: 0,
-            });
+        let (mut feeds, mut partitions, mut records) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (config, plan)) in configs.iter().zip(plans).enumerate() {
+            let rows = RowReader::new(plan);
+            records.push(records_of(config, &rows.fields)?);
+            for file in files::list(config)? {
+                partitions.push(fresh(file, index, config, &records[index]));
+            }
+            feeds.push(Feed { rows, partitioning: config.partitioning, bounds: config.time.bounds.bounds });
         }
+        refuse_shared(&partitions, configs)?;
         for known in resume {
             if !partitions.iter().any(|partition| partition.name == known.name) {
                 refuse_renamed(known, &partitions, resume)?;
                 partitions.push(gone(known, &records)?);
             }
         }
-        partitions.sort_by(|a, b| a.name.cmp(&b.name));
+        partitions.sort_by(|a, b| (a.source, &a.name).cmp(&(b.source, &b.name)));
         let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
-        let partitioning = config.partitioning;
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
-        let mut source = Self { partitions, infos, rows, partitioning, clock, stdin, blocks: 0, limits };
+        let mut source = Self { feeds, partitions, infos, clock, stdin, blocks: 0, limits, batches: None };
         source.recognise(resume)?;
         Ok(source)
+    }
+
+    /// Lets blocks end where batches of `lines` lines over all partitions end, `done` lines of the first were read
+    /// before. A row over several lines belongs to the batch that it begins in.
+    #[must_use]
+    pub fn in_batches(mut self, lines: u32, done: u64) -> Self {
+        self.batches = Some(Batches { size: u64::from(lines), done });
+        self
     }
 
     /// Brings every partition to where it was left, and checks that its file still is the same.
     fn recognise(&mut self, resume: &[PartitionResume]) -> Result<()> {
         let by_name: std::collections::HashMap<&str, &PartitionResume> =
             resume.iter().map(|known| (known.name.as_str(), known)).collect();
-        for (index, partition) in self.partitions.iter_mut().enumerate() {
+        let leaders: Vec<usize> = (0..self.partitions.len()).map(|index| self.leader_of(index)).collect();
+        for (partition, leader) in self.partitions.iter_mut().zip(leaders) {
             let known = by_name.get(partition.name.as_str()).copied();
             let has_grown = recognise(partition, known)?;
             let needs_check = matches!(partition.records, Records::Csv { header: true, .. });
             if needs_check && !partition.finished && partition.path.is_some() {
-                partition.open(&self.rows.fields, None)?;
+                partition.open(&self.feeds[partition.source].rows.fields, None)?;
                 partition.reader = None;
             }
-            let watermark = watermark_of(self.partitioning, index);
+            let watermark = partition_id(leader);
             self.infos.push(PartitionInfo { resume: resume_of(partition), watermark, has_grown });
         }
         Ok(())
     }
 
-    /// All partitions in order of name, as they stand after the last block.
+    /// The partition whose watermark the one at `index` counts under.
+    fn leader_of(&self, index: usize) -> usize {
+        let source = self.partitions[index].source;
+        match self.feeds[source].partitioning {
+            Partitioning::File => index,
+            // They are in the order of their sources.
+            Partitioning::Single => self.partitions.partition_point(|partition| partition.source < source),
+        }
+    }
+
+    /// All partitions in the order of their sources and names, as they stand after the last block.
     #[must_use]
     pub fn partitions(&self) -> &[PartitionInfo] {
         &self.infos
     }
 
-    /// The files of the source, as the pipeline names them.
-    pub fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
-        self.partitions.iter().filter_map(|partition| partition.path.as_deref())
+    /// The files, as the pipeline names them, each with its source.
+    pub fn paths(&self) -> impl Iterator<Item = (SourceId, &std::path::Path)> {
+        let known =
+            self.partitions.iter().map(|partition| (source_id(partition.source), partition.path.as_deref()));
+        known.filter_map(|(source, path)| Some((source, path?)))
     }
 
     /// Reads the next block, into the memory of one that is no longer needed; `None` when everything was read.
@@ -195,38 +224,75 @@ impl FileSource {
     pub fn next_block(&mut self, recycled: Option<Block>) -> Result<Option<Block>> {
         let Some(index) = self.choose() else { return Ok(None) };
         self.bound_open_files(index);
+        let bounds = self.bounds_of(index);
         let partition = &mut self.partitions[index];
+        let (source, feed) = (partition.source, &mut self.feeds[partition.source]);
         if partition.reader.is_none() {
             let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
-            partition.open(&self.rows.fields, stdin)?;
+            partition.open(&feed.rows.fields, stdin)?;
         }
         self.blocks += 1;
         partition.last_used = self.blocks;
         let mut block = recycled.unwrap_or_default();
         block.clear();
-        self.rows.prepare(&mut block.batch);
-        self.rows.time.set_wall_clock(self.clock.wall_millis());
-        partition.next_block(&mut self.rows, &mut block, self.limits)?;
+        feed.rows.prepare(&mut block.batch);
+        feed.rows.set_limits(bounds);
+        let lines_max = self.batches.map(|batches| batches.size.saturating_sub(batches.done).max(1));
+        partition.next_block(&mut feed.rows, &mut block, self.limits, lines_max)?;
+        if let Some(batches) = &mut self.batches {
+            batches.done += block.lines;
+            block.end_of_batch = batches.done >= batches.size;
+            batches.done = if block.end_of_batch { 0 } else { batches.done };
+        }
         self.infos[index].resume = resume_of(partition);
         block.partition = partition_id(index);
-        block.identity = self.partitions[index].identity;
+        block.identity = partition.identity;
         block.batch.partition = self.infos[index].watermark;
-        let last = match self.partitioning {
+        block.batch.source = source_id(source);
+        let last = match self.feeds[source].partitioning {
             Partitioning::File => block.end_of_partition,
-            Partitioning::Single => self.partitions.iter().all(|partition| partition.finished),
+            Partitioning::Single => self.of_source(source).all(|partition| partition.finished),
         };
         block.end_of_watermark = last.then_some(block.batch.partition);
         Ok(Some(block))
     }
 
+    fn of_source(&self, source: usize) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().filter(move |partition| partition.source == source)
+    }
+
+    /// Which times are believed in the next block of a partition: the rule that the watermark has for its batches,
+    /// applied before a wrong time can change the order in which files are read.
+    fn bounds_of(&self, index: usize) -> BlockBounds {
+        let source = self.partitions[index].source;
+        let feed = &self.feeds[source];
+        let others = self.partitions.iter().enumerate().filter(|(other, partition)| {
+            *other != index
+                && partition.source == source
+                && !partition.finished
+                && feed.partitioning == Partitioning::File
+        });
+        let reached = others.filter_map(|(_, partition)| partition.max_time);
+        feed.bounds.limits(Some(self.clock.wall_millis()), reached)
+    }
+
     fn choose(&self) -> Option<usize> {
-        let unfinished = self.partitions.iter().enumerate().filter(|(_, partition)| !partition.finished);
-        match self.partitioning {
-            Partitioning::Single => unfinished.map(|(index, _)| index).next(),
-            Partitioning::File => {
-                unfinished.min_by_key(|(_, partition)| partition.max_time).map(|(index, _)| index)
+        let mut best: Option<(Option<EventTime>, usize)> = None;
+        let mut single_seen = vec![false; self.feeds.len()];
+        for (index, partition) in self.partitions.iter().enumerate().filter(|(_, next)| !next.finished) {
+            let source = partition.source;
+            let reached = match self.feeds[source].partitioning {
+                Partitioning::File => partition.max_time,
+                Partitioning::Single if std::mem::replace(&mut single_seen[source], true) => continue,
+                Partitioning::Single => {
+                    self.of_source(source).map(|partition| partition.max_time).max().flatten()
+                }
+            };
+            if best.is_none_or(|(least, _)| reached < least) {
+                best = Some((reached, index));
             }
         }
+        best.map(|(_, index)| index)
     }
 
     fn bound_open_files(&mut self, next: usize) {
@@ -248,16 +314,52 @@ fn partition_id(index: usize) -> PartitionId {
     PartitionId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn watermark_of(partitioning: Partitioning, index: usize) -> PartitionId {
-    match partitioning {
-        Partitioning::File => partition_id(index),
-        Partitioning::Single => PartitionId(0),
+fn source_id(index: usize) -> SourceId {
+    // So is that of sources.
+    SourceId(u16::try_from(index).unwrap_or(u16::MAX))
+}
+
+/// A file that was not read yet.
+fn fresh(file: files::Named, source: usize, config: &SourceConfig, records: &Records) -> Partition {
+    let by_name = |path: &std::path::PathBuf| Compression::of_path(path);
+    let told = || file.path.as_ref().map_or(Compression::None, by_name);
+    Partition {
+        source,
+        compression: config.compression.unwrap_or_else(told),
+        name: file.name,
+        path: file.path,
+        position: Position::default(),
+        identity: None,
+        finished: false,
+        max_time: None,
+        records: records.clone(),
+        reader: None,
+        mid_line: false,
+        last_used: 0,
     }
+}
+
+/// Refuses a file that two sources name: positions are kept once for each.
+fn refuse_shared(partitions: &[Partition], configs: &[SourceConfig]) -> Result<()> {
+    let mut owners = std::collections::HashMap::new();
+    for partition in partitions {
+        if let Some(other) = owners.insert(partition.name.as_str(), partition.source) {
+            let (first, second) = (&configs[other], &configs[partition.source]);
+            let message = format!(
+                "{}: sources \"{}\" and \"{}\" both read {}",
+                second.declared_at, first.name, second.name, partition.name
+            );
+            let remedy = "Let one source read it; several windows may read one source.";
+            return Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
+        }
+    }
+    Ok(())
 }
 
 fn resume_of(partition: &Partition) -> PartitionResume {
     PartitionResume {
         name: partition.name.clone(),
+        source: source_id(partition.source),
         position: partition.position,
         identity: partition.identity,
         finished: partition.finished,
@@ -303,7 +405,7 @@ fn refuse_renamed(
 }
 
 /// A partition whose file no longer exists: fine when it was finished.
-fn gone(known: &PartitionResume, records: &Records) -> Result<Partition> {
+fn gone(known: &PartitionResume, records: &[Records]) -> Result<Partition> {
     if !known.finished {
         let message = format!(
             "an input file is gone before it was read to its end: name={} read_bytes={}",
@@ -311,7 +413,10 @@ fn gone(known: &PartitionResume, records: &Records) -> Result<Partition> {
         );
         return Err(Error::new(ErrorKind::Unavailable, message).with_remedy(CHOICES));
     }
+    // Of a source that is gone as well, it counts for the first: finished, it holds nothing back.
+    let source = Some(usize::from(known.source.0)).filter(|&source| source < records.len()).unwrap_or(0);
     Ok(Partition {
+        source,
         name: known.name.clone(),
         path: None,
         compression: Compression::None,
@@ -319,8 +424,9 @@ fn gone(known: &PartitionResume, records: &Records) -> Result<Partition> {
         identity: known.identity,
         finished: true,
         max_time: known.max_time,
-        records: records.clone(),
+        records: records[source].clone(),
         reader: None,
+        mid_line: false,
         last_used: 0,
     })
 }

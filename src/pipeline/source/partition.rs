@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::block::{Block, BlockParser, Records};
 use super::csv;
-use super::input::{Input, TextReader, identify_stream};
+use super::input::{self, Input, TextReader, identify_stream};
 use super::reject::{Refusal, RejectReason};
 use super::row::RowReader;
 use crate::checkpoint::Position;
@@ -24,6 +24,8 @@ pub const RECORD_BYTES_MAX: usize = 8 << 20;
 /// A file and how far it was read.
 #[derive(Debug)]
 pub(super) struct Partition {
+    /// Index of its source.
+    pub(super) source: usize,
     pub(super) name: String,
     /// `None` for standard input.
     pub(super) path: Option<PathBuf>,
@@ -34,6 +36,8 @@ pub(super) struct Partition {
     pub(super) max_time: Option<EventTime>,
     pub(super) records: Records,
     pub(super) reader: Option<TextReader>,
+    /// Reading goes on within a line that was counted already: the file ended there, and has grown since.
+    pub(super) mid_line: bool,
     /// Number of the block that was read last, for closing the file that waited longest.
     pub(super) last_used: u64,
 }
@@ -64,6 +68,10 @@ impl Partition {
                 Ok(false) => return Err(self.shorter()),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(self.shorter()),
                 Err(error) => return Err(self.failed(error)),
+            }
+            if let (Some(path), Compression::None) = (&self.path, self.compression) {
+                let starts = input::is_line_start(path, self.position.bytes);
+                self.mid_line = !starts.map_err(|error| self.unreadable(error))?;
             }
         }
         self.reader = Some(reader);
@@ -107,16 +115,28 @@ impl Partition {
         rows: &mut RowReader,
         block: &mut Block,
         limits: Limits,
+        lines_max: Option<u64>,
     ) -> Result<()> {
         let Some(mut reader) = self.reader.take() else {
             return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
         };
+        if std::mem::take(&mut self.mid_line) {
+            self.position.records = self.position.records.saturating_sub(1);
+        }
         let mut text = std::mem::take(&mut block.batch.text);
         let mut target = limits.block_bytes;
+        let (lines_before, mut lines_max) = (self.position.records, lines_max);
         loop {
             reader.fill(&mut text, target);
-            let complete = reader.is_complete();
-            let consumed = BlockParser::new(rows, &text, self.position, complete, block).parse(&self.records);
+            // A batch ends with the first record that reaches its last line.
+            let cut = lines_max.map_or(text.len(), |lines| end_of_lines(&text, lines));
+            let complete = reader.is_complete() && cut == text.len();
+            let consumed =
+                BlockParser::new(rows, &text[..cut], self.position, complete, block).parse(&self.records);
+            if consumed == 0 && cut < text.len() {
+                lines_max = lines_max.map(|lines| lines.saturating_add(1));
+                continue;
+            }
             if consumed > 0 || complete {
                 reader.give_back(&text[consumed..]);
                 text.truncate(consumed);
@@ -141,6 +161,7 @@ impl Partition {
         }
         block.batch.text = text;
         block.position = self.position;
+        block.lines = self.position.records.saturating_sub(lines_before);
         self.finished = block.end_of_partition;
         let latest = block.batch.times.iter().copied().max().map(EventTime::from_millis);
         self.max_time = self.max_time.max(latest);
@@ -247,6 +268,12 @@ impl Partition {
     fn shown(&self) -> String {
         self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
     }
+}
+
+/// Where the first `lines` lines of `text` end; the end of the text when it has fewer.
+fn end_of_lines(text: &[u8], lines: u64) -> usize {
+    let before = usize::try_from(lines.saturating_sub(1)).unwrap_or(usize::MAX);
+    memchr::memchr_iter(b'\n', text).nth(before).map_or(text.len(), |at| at + 1)
 }
 
 /// What can be done when an input is not what it was.

@@ -1,9 +1,11 @@
-//! What a pipeline needs of each record: the time, the distinct keys, the distinct values, the conditions.
+//! What a pipeline needs of each record of a source: the time, the distinct keys, the distinct values, the conditions.
 //!
 //! Pure: from the pipeline file to a list of columns, and for each window which of them it reads.
 
 use crate::event_time::Windows;
-use crate::pipeline::config::{Filter, InputType, KeyField, PipelineConfig, TimeConfig};
+use crate::pipeline::config::{
+    Filter, InputType, KeyField, PipelineConfig, TimeConfig, WatermarkStrategy, WindowConfig,
+};
 
 /// What is taken from each record.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +16,15 @@ pub struct ParsePlan {
     pub keys: Vec<Vec<KeyField>>,
     /// Distinct input fields, one column each.
     pub values: Vec<ValueField>,
+    /// For each of the keys, whether a window reads it of this source.
+    pub reads_key: Vec<bool>,
+    /// For each of the values, whether a window reads it of this source.
+    pub reads_value: Vec<bool>,
+    /// Field of the watermark, where the source is punctuated.
+    pub punctuation: Option<String>,
     /// Conditions that a row must meet.
     pub filters: Vec<Filter>,
-    /// The windows that every time must fit into.
+    /// The windows of this source, which every time must fit into.
     pub windows: Vec<Windows>,
 }
 
@@ -39,56 +47,85 @@ pub struct WindowColumns {
 }
 
 impl ParsePlan {
-    /// The plan of a pipeline, and what each of its windows reads, in their order.
+    /// The plans of a pipeline's sources, in their order, and what each of its windows reads, in theirs. Columns have
+    /// the same index in all sources; one that no window reads of a source stays empty there.
     #[must_use]
-    pub fn of(config: &PipelineConfig) -> (Self, Vec<WindowColumns>) {
-        let source = &config.source;
-        let mut plan = Self {
-            time: source.time.clone(),
-            keys: Vec::new(),
-            values: Vec::new(),
-            filters: source.filters.clone(),
-            windows: config.windows.iter().map(|window| window.windows.clone()).collect(),
-        };
-        // Typed fields first: a count of the same field then shares the column.
-        let aggregates = || config.windows.iter().flat_map(|window| &window.aggregates);
-        let typed = aggregates().filter(|aggregate| aggregate.input.is_some());
-        let untyped = aggregates().filter(|aggregate| aggregate.input.is_none());
-        for aggregate in typed.chain(untyped) {
-            if let Some(field) = &aggregate.field
-                && plan.value_index(field).is_none()
-            {
-                plan.values.push(ValueField { field: field.clone(), input: aggregate.input });
+    pub fn of(config: &PipelineConfig) -> (Vec<Self>, Vec<WindowColumns>) {
+        let (keys, values, windows) = columns(config);
+        let plans = config.sources.iter().map(|source| {
+            let reads = |window: &WindowConfig| {
+                window.sources.as_ref().is_none_or(|names| names.contains(&source.name))
+            };
+            let mut plan = Self {
+                time: source.time.clone(),
+                reads_key: vec![false; keys.len()],
+                reads_value: vec![false; values.len()],
+                keys: keys.clone(),
+                values: values.clone(),
+                punctuation: match &source.watermark.strategy {
+                    WatermarkStrategy::Punctuated { field } => Some(field.clone()),
+                    _ => None,
+                },
+                filters: source.filters.clone(),
+                windows: config
+                    .windows
+                    .iter()
+                    .filter(|window| reads(window))
+                    .map(|window| window.windows.clone())
+                    .collect(),
+            };
+            let own = config.windows.iter().zip(&windows).filter(|(window, _)| reads(window));
+            for (_, columns) in own {
+                plan.reads_key[columns.key] = true;
+                columns.values.iter().flatten().for_each(|&value| plan.reads_value[value] = true);
             }
-        }
-        let mut windows = Vec::with_capacity(config.windows.len());
-        for window in &config.windows {
-            let key = plan.keys.iter().position(|key| *key == window.key).unwrap_or(plan.keys.len());
-            if key == plan.keys.len() {
-                plan.keys.push(window.key.clone());
-            }
-            let column = |field: &Option<String>| field.as_ref().and_then(|field| plan.value_index(field));
-            let values = window.aggregates.iter().map(|aggregate| column(&aggregate.field)).collect();
-            windows.push(WindowColumns { key, values });
-        }
-        (plan, windows)
-    }
-
-    fn value_index(&self, field: &str) -> Option<usize> {
-        self.values.iter().position(|value| value.field == field)
+            plan
+        });
+        (plans.collect(), windows)
     }
 
     /// The distinct fields that the plan looks at.
     pub(super) fn fields(&self) -> Vec<String> {
         let mut fields = vec![self.time.field.clone()];
-        let keys = self.keys.iter().flatten().map(|key| &key.field);
-        let values = self.values.iter().map(|value| &value.field);
+        let keys = self.keys.iter().zip(&self.reads_key).filter(|(_, read)| **read);
+        let keys = keys.flat_map(|(key, _)| key).map(|part| &part.field);
+        let values = self.values.iter().zip(&self.reads_value).filter(|(_, read)| **read);
+        let values = values.map(|(value, _)| &value.field);
         let filters = self.filters.iter().map(|filter| &filter.field);
-        for field in keys.chain(values).chain(filters) {
+        for field in keys.chain(values).chain(filters).chain(&self.punctuation) {
             if !fields.contains(field) {
                 fields.push(field.clone());
             }
         }
         fields
     }
+}
+
+/// The distinct keys and values of all windows, and which of them each window reads.
+fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec<WindowColumns>) {
+    let mut keys: Vec<Vec<KeyField>> = Vec::new();
+    let mut values: Vec<ValueField> = Vec::new();
+    let index_of = |values: &[ValueField], field: &str| values.iter().position(|value| value.field == field);
+    // Typed fields first: a count of the same field then shares the column.
+    let aggregates = || config.windows.iter().flat_map(|window| &window.aggregates);
+    let typed = aggregates().filter(|aggregate| aggregate.input.is_some());
+    let untyped = aggregates().filter(|aggregate| aggregate.input.is_none());
+    for aggregate in typed.chain(untyped) {
+        if let Some(field) = &aggregate.field
+            && index_of(&values, field).is_none()
+        {
+            values.push(ValueField { field: field.clone(), input: aggregate.input });
+        }
+    }
+    let mut windows = Vec::with_capacity(config.windows.len());
+    for window in &config.windows {
+        let key = keys.iter().position(|key| *key == window.key).unwrap_or(keys.len());
+        if key == keys.len() {
+            keys.push(window.key.clone());
+        }
+        let column = |field: &Option<String>| field.as_ref().and_then(|field| index_of(&values, field));
+        let values = window.aggregates.iter().map(|aggregate| column(&aggregate.field)).collect();
+        windows.push(WindowColumns { key, values });
+    }
+    (keys, values, windows)
 }

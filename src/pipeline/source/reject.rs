@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::operator::Rejection;
+
 /// The text of a rejected record is kept up to this many bytes.
 pub const REJECTED_TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -21,12 +23,18 @@ pub enum RejectReason {
     MissingTimestamp,
     /// The time field does not follow the declared format.
     UnparsableTimestamp,
-    /// The time is before `min`, after `max`, or beyond what event time can hold.
+    /// The time is beyond what event time can hold.
     TimestampOutOfBounds,
     /// A window that would hold the time reaches past the end of representable time.
     TimestampOutOfRange,
+    /// The time is before `min`.
+    TimestampBeforeMin,
+    /// The time is after `max`.
+    TimestampAfterMax,
     /// The time is further ahead of the wall clock than `max_ahead`.
-    TimestampTooFarAhead,
+    TimestampAheadOfClock,
+    /// The time is further ahead of the other partitions than `max_ahead_of_partitions`.
+    TimestampAheadOfPartitions,
     /// A key field is absent.
     MissingKey,
     /// A key field is null.
@@ -53,7 +61,7 @@ pub enum RejectReason {
 
 impl RejectReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::BrokenRecord,
         Self::RecordTooLarge,
         Self::NullTimestamp,
@@ -61,7 +69,10 @@ impl RejectReason {
         Self::UnparsableTimestamp,
         Self::TimestampOutOfBounds,
         Self::TimestampOutOfRange,
-        Self::TimestampTooFarAhead,
+        Self::TimestampBeforeMin,
+        Self::TimestampAfterMax,
+        Self::TimestampAheadOfClock,
+        Self::TimestampAheadOfPartitions,
         Self::MissingKey,
         Self::NullKey,
         Self::KeyTooLong,
@@ -86,7 +97,10 @@ impl RejectReason {
             Self::UnparsableTimestamp => "unparsable_timestamp",
             Self::TimestampOutOfBounds => "timestamp_out_of_bounds",
             Self::TimestampOutOfRange => "timestamp_out_of_range",
-            Self::TimestampTooFarAhead => "timestamp_too_far_ahead",
+            Self::TimestampBeforeMin => "timestamp_before_min",
+            Self::TimestampAfterMax => "timestamp_after_max",
+            Self::TimestampAheadOfClock => "timestamp_ahead_of_clock",
+            Self::TimestampAheadOfPartitions => "timestamp_ahead_of_partitions",
             Self::MissingKey => "missing_key",
             Self::NullKey => "null_key",
             Self::KeyTooLong => "key_too_long",
@@ -98,6 +112,18 @@ impl RejectReason {
             Self::DecimalOutOfRange => "decimal_out_of_range",
             Self::DecimalTooFine => "decimal_too_fine",
             Self::ValueTooLong => "value_too_long",
+        }
+    }
+}
+
+impl From<Rejection> for RejectReason {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::OutOfRange => Self::TimestampOutOfRange,
+            Rejection::BeforeMin { .. } => Self::TimestampBeforeMin,
+            Rejection::AfterMax { .. } => Self::TimestampAfterMax,
+            Rejection::AheadOfClock { .. } => Self::TimestampAheadOfClock,
+            Rejection::AheadOfPartitions { .. } => Self::TimestampAheadOfPartitions,
         }
     }
 }

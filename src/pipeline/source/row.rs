@@ -10,8 +10,9 @@ use super::time::TimeReader;
 use super::token::{Kind, Token};
 use crate::codec::KeyWriter;
 use crate::event::{DECIMAL_DIGITS_MAX, Datum};
-use crate::operator::{EventBatch, KeyColumn, ValueColumn};
-use crate::pipeline::config::{Bound, Filter, InputType, KeyField, KeyType, Scalar};
+use crate::event_time::EventTime;
+use crate::operator::{EventBatch, KeyColumn, Limits, ValueColumn};
+use crate::pipeline::config::{Bound, Filter, InputType, KeyField, KeyType, Scalar, TimeConfig};
 
 /// Longest key, in bytes as stored.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -39,6 +40,8 @@ pub(super) struct RowReader {
     /// The current record's values, one per slot.
     pub(super) tokens: Vec<Token>,
     pub(super) time: TimeReader,
+    /// The slot of the watermark field, and how it is read.
+    punctuation: Option<(usize, TimeReader)>,
     pub(super) scratch: Vec<u8>,
     plan: ParsePlan,
     time_slot: usize,
@@ -52,6 +55,10 @@ impl RowReader {
         let fields = plan.fields();
         // Every name the plan holds is in the list that was made from it.
         let slot = |field: &String| fields.iter().position(|known| known == field).unwrap_or(0);
+        let punctuation = plan.punctuation.as_ref().map(|field| {
+            let config = TimeConfig { field: field.clone(), ..plan.time.clone() };
+            (slot(field), TimeReader::new(config))
+        });
         let key_slots =
             plan.keys.iter().map(|key| key.iter().map(|part| slot(&part.field)).collect()).collect();
         let value_slots = plan.values.iter().map(|value| slot(&value.field)).collect();
@@ -64,12 +71,21 @@ impl RowReader {
             fields,
             tokens,
             time,
+            punctuation,
             scratch: Vec::new(),
             plan,
             time_slot,
             key_slots,
             value_slots,
             filter_slots,
+        }
+    }
+
+    /// Takes the bounds for the records to come. A watermark may be as early as it likes.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.time.set_limits(limits);
+        if let Some((_, reader)) = &mut self.punctuation {
+            reader.set_limits(limits.without_lower());
         }
     }
 
@@ -98,8 +114,13 @@ impl RowReader {
         }
         let events = batch.times.len();
         match self.try_push(text, batch) {
-            Ok(time) => {
+            Ok((time, punctuation)) => {
                 batch.times.push(time);
+                if let Some(millis) = punctuation {
+                    // Blocks stay far below 4 Gi events.
+                    let index = u32::try_from(events).unwrap_or(u32::MAX);
+                    batch.punctuations.push((index, EventTime::from_millis(millis)));
+                }
                 Outcome::Event
             }
             Err(refusal) => {
@@ -110,18 +131,29 @@ impl RowReader {
         }
     }
 
-    fn try_push(&mut self, text: &[u8], batch: &mut EventBatch) -> Result<i64, Refusal> {
+    /// The event time, and what the event says of the times to come.
+    fn try_push(&mut self, text: &[u8], batch: &mut EventBatch) -> Result<(i64, Option<i64>), Refusal> {
         let time = self.time.read(text, self.tokens[self.time_slot], &mut self.scratch)?;
-        for (value, (&slot, column)) in
-            self.plan.values.iter().zip(self.value_slots.iter().zip(&mut batch.values))
-        {
+        let punctuation = match &self.punctuation {
+            Some((slot, reader)) => reader.read_optional(text, self.tokens[*slot], &mut self.scratch)?,
+            None => None,
+        };
+        let values = self.plan.values.iter().zip(&self.plan.reads_value);
+        for ((value, read), (&slot, column)) in values.zip(self.value_slots.iter().zip(&mut batch.values)) {
+            if !read {
+                continue;
+            }
             push_value(&value.field, value.input, self.tokens[slot], text, column, &mut self.scratch)?;
         }
-        for ((key, slots), column) in self.plan.keys.iter().zip(&self.key_slots).zip(&mut batch.keys) {
+        let keys = self.plan.keys.iter().zip(&self.plan.reads_key);
+        for (((key, read), slots), column) in keys.zip(&self.key_slots).zip(&mut batch.keys) {
+            if !read {
+                continue;
+            }
             let parts = key.iter().zip(slots.iter().map(|&slot| self.tokens[slot]));
             push_key(parts, key.len(), text, column, &mut self.scratch)?;
         }
-        Ok(time)
+        Ok((time, punctuation))
     }
 }
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::aggregate::decimal_text;
 use crate::clock::ManualClock;
 use crate::event::Datum;
-use crate::operator::ValueColumn;
+use crate::event_time::Span;
+use crate::operator::{KeyColumn, ValueColumn};
 use crate::pipeline::config::{InputType, PipelineConfig};
 
 /// A pipeline over `path` with extra lines for `[source]`.
@@ -45,7 +46,7 @@ const MILLIS: &str = "time = { field = \"ts\", format = \"epoch_ms\" }";
 
 fn open_at(config: &PipelineConfig, resume: &[PartitionResume], limits: Limits) -> Result<FileSource> {
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-    let mut source = FileSource::open(&config.source, ParsePlan::of(config).0, resume, clock)?;
+    let mut source = FileSource::open(&config.sources, ParsePlan::of(config).0, resume, clock)?;
     source.limits = limits;
     Ok(source)
 }
@@ -112,11 +113,12 @@ fn decimals_and_texts_are_taken_exactly_or_refused() {
     ];
     put(directory.path(), "a.jsonl", (rows.join("\n") + "\n").as_bytes());
     let typed = config(directory.path(), "\"a.jsonl\"", MILLIS);
-    let (mut plan, _) = ParsePlan::of(&typed);
+    let mut plan = ParsePlan::of(&typed).0.remove(0);
     let field = |field: &str, input| ValueField { field: field.to_owned(), input: Some(input) };
     plan.values = vec![field("d", InputType::Decimal(2)), field("s", InputType::Text)];
+    plan.reads_value = vec![true, true];
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-    let mut source = FileSource::open(&typed.source, plan, &[], clock).unwrap();
+    let mut source = FileSource::open(&typed.sources, vec![plan], &[], clock).unwrap();
     let seen = read_all(&mut source).unwrap();
     let head = |line: &String| line.split(" <").next().unwrap().split(" @").next().unwrap().to_owned();
     let found: Vec<String> = seen.iter().map(head).collect();
@@ -447,7 +449,7 @@ fn standard_input_is_skipped_to_where_it_was_left_and_recognised() {
         let stream = std::io::Cursor::new(text.to_owned().into_bytes());
         let clock = Arc::new(ManualClock::at(0));
         let plan = ParsePlan::of(&config).0;
-        let source = FileSource::open_with_stdin(&config.source, plan, resume, clock, Box::new(stream));
+        let source = FileSource::open_with_stdin(&config.sources, plan, resume, clock, Box::new(stream));
         source.map(|mut source| {
             source.limits = Limits { block_bytes: 100, record_bytes: 1_000 };
             source
@@ -563,9 +565,170 @@ fn more_files_than_may_be_open_are_read_all_the_same() {
 fn windows_share_columns_and_a_count_shares_the_typed_one() {
     let directory = tempfile::tempdir().unwrap();
     let (plan, windows) = ParsePlan::of(&config(directory.path(), "\"a.jsonl\"", MILLIS));
-    assert_eq!(plan.values.len(), 3);
-    assert_eq!(plan.values[2], ValueField { field: "p".to_owned(), input: None });
+    assert_eq!(plan[0].values.len(), 3);
+    assert_eq!(plan[0].values[2], ValueField { field: "p".to_owned(), input: None });
     assert_eq!(windows, [WindowColumns { key: 0, values: vec![None, Some(0), Some(1), Some(2)] }]);
+}
+
+#[test]
+fn lines_are_counted_on_where_a_file_without_a_last_line_end_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    for (added, expected) in [("\n{\"ts\":3,\"k\":\"b\"}\nrubbish\n", [3, 4]), (" \n\nrubbish\n", [4, 4])] {
+        let text = "{\"ts\":1,\"k\":\"a\"}\n{\"ts\":2,\"k\":\"a\"}";
+        put(directory.path(), "in.jsonl", text.as_bytes());
+        let config = config(directory.path(), "\"in.jsonl\"", MILLIS);
+        let mut source = open(&config).unwrap();
+        source.next_block(None).unwrap();
+        let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
+        assert_eq!(resume[0].position.records, 2);
+        put(directory.path(), "in.jsonl", format!("{text}{added}").as_bytes());
+        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
+        let block = open_at(&config, &resume, limits).unwrap().next_block(None).unwrap().unwrap();
+        let first = block.batch.records.first().copied().unwrap_or(block.rejected[0].record);
+        assert_eq!([first, block.rejected[0].record], expected);
+        assert_eq!(block.position.records, 4);
+    }
+}
+
+/// A pipeline over two sources, JSON lines and CSV, with a window over each and one over the first only.
+fn two_sources(directory: &Path, first: &str, second: &str) -> PipelineConfig {
+    let text = format!(
+        r#"name = "t"
+state = {{ directory = "state" }}
+watermark = {{ delay = "0s" }}
+[[source]]
+name = "first"
+path = "a*.jsonl"
+time = {{ field = "ts", format = "epoch_ms" }}
+{first}
+[[source]]
+name = "second"
+path = "b*.csv"
+time = {{ field = "at", format = "epoch_s" }}
+{second}
+[[window]]
+name = "all"
+type = "tumbling"
+size = "1s"
+aggregates = [{{ name = "rows", function = "count" }}]
+output = {{ path = "out/all" }}
+[[window]]
+name = "some"
+source = "first"
+key = ["k"]
+type = "tumbling"
+size = "1s"
+aggregates = [{{ name = "sum", function = "sum", field = "v", type = "int" }}]
+output = {{ path = "out/some" }}
+"#
+    );
+    PipelineConfig::from_str(&text, &directory.join("t.toml")).unwrap()
+}
+
+/// Source, name and times of each block.
+fn blocks(source: &mut FileSource) -> Vec<(u16, String, Vec<i64>)> {
+    let mut seen = Vec::new();
+    while let Some(block) = source.next_block(None).unwrap() {
+        let name = source.partitions()[block.partition.0 as usize].resume.name.clone();
+        seen.push((block.batch.source.0, name, block.batch.times.clone()));
+    }
+    seen
+}
+
+const FINE: Limits = Limits { block_bytes: 20, record_bytes: 256 };
+
+#[test]
+fn files_of_all_sources_are_read_in_the_order_of_their_events_also_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "a.jsonl", lines(6, 0).replace(":0,", ":3000,").as_bytes());
+    put(directory.path(), "b1.csv", b"at,x\n1,x\n4,x\n6,x\n");
+    put(directory.path(), "b2.csv", b"at,x\n2,x\n3,x\n5,x\n");
+    let config = two_sources(directory.path(), "", "");
+    let straight = blocks(&mut open_at(&config, &[], FINE).unwrap());
+    let sources: std::collections::BTreeSet<u16> = straight.iter().map(|block| block.0).collect();
+    assert_eq!(sources.len(), 2);
+    for stop in 1..straight.len() {
+        let mut source = open_at(&config, &[], FINE).unwrap();
+        for _ in 0..stop {
+            source.next_block(None).unwrap();
+        }
+        let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
+        let rest = blocks(&mut open_at(&config, &resume, FINE).unwrap());
+        assert_eq!(rest, straight[stop..], "stopped after {stop} blocks");
+    }
+}
+
+#[test]
+fn a_source_needs_only_the_fields_of_windows_that_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "a.jsonl", lines(2, 0).as_bytes());
+    put(directory.path(), "b.csv", b"at\n1\n");
+    let config = two_sources(directory.path(), "", "");
+    let mut source = open(&config).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(block) = source.next_block(None).unwrap() {
+        assert!(block.rejected.is_empty());
+        let keys: Vec<usize> = block.batch.keys.iter().map(KeyColumn::len).collect();
+        lengths.push((keys, block.batch.values[0].len()));
+    }
+    assert_eq!(lengths, [(vec![2, 2], 2), (vec![1, 0], 0)]);
+}
+
+#[test]
+fn a_file_of_two_sources_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    put(directory.path(), "a.jsonl", lines(2, 0).as_bytes());
+    put(directory.path(), "b.csv", b"at\n1\n");
+    let mut config = two_sources(directory.path(), "", "");
+    config.sources[1].patterns = config.sources[0].patterns.clone();
+    let error = open(&config).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("sources \"first\" and \"second\" both read a.jsonl"), "{error}");
+}
+
+#[test]
+fn a_field_may_hold_the_watermark_and_is_bounded_from_above_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "{\"ts\":5,\"k\":\"a\",\"w\":1}\n{\"ts\":6,\"k\":\"a\"}\n{\"ts\":7,\"k\":\"a\",\"w\":null}\n\
+                {\"ts\":8,\"k\":\"a\",\"w\":7}\n{\"ts\":9,\"k\":\"a\",\"w\":\"x\"}\n{\"ts\":9,\"k\":\"a\",\"w\":100000}\n";
+    put(directory.path(), "a.jsonl", text.as_bytes());
+    put(directory.path(), "b.csv", b"at\n1\n");
+    let watermark = "watermark = { strategy = \"punctuated\", field = \"w\" }";
+    let mut config = two_sources(directory.path(), watermark, "");
+    config.sources[0].time.bounds.bounds.min = Some(EventTime::from_millis(5));
+    config.sources[0].time.bounds.bounds.max = Some(EventTime::from_millis(50));
+    let block = open(&config).unwrap().next_block(None).unwrap().unwrap();
+    assert_eq!(block.batch.times, [5, 6, 7, 8]);
+    let said = [(0, EventTime::from_millis(1)), (3, EventTime::from_millis(7))];
+    assert_eq!(block.batch.punctuations, said);
+    let reasons: Vec<_> = block
+        .rejected
+        .iter()
+        .map(|rejected| (rejected.record, rejected.reason, rejected.field.as_deref()))
+        .collect();
+    let expected =
+        [(5, RejectReason::UnparsableTimestamp, Some("w")), (6, RejectReason::TimestampAfterMax, Some("w"))];
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn a_file_that_is_far_ahead_of_the_others_loses_those_events_and_not_its_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, from) in [("a1.jsonl", 0), ("a2.jsonl", 10), ("a3.jsonl", 20)] {
+        put(directory.path(), name, lines(10, from).as_bytes());
+    }
+    put(directory.path(), "a4.jsonl", format!("{}{}", lines(1, 30), lines(5, 9_000_000)).as_bytes());
+    put(directory.path(), "b.csv", b"at\n1\n");
+    let mut config = two_sources(directory.path(), "", "");
+    config.sources[0].time.bounds.bounds.max_ahead_of_partitions = Some(Span::from_millis(1_000).unwrap());
+    let mut source = open_at(&config, &[], Limits { block_bytes: 40, record_bytes: 256 }).unwrap();
+    let (mut events, mut rejected) = (0, Vec::new());
+    while let Some(block) = source.next_block(None).unwrap() {
+        events += block.batch.len();
+        rejected.extend(block.rejected.iter().map(|rejected| rejected.reason));
+    }
+    assert_eq!(events, 32);
+    assert_eq!(rejected, [RejectReason::TimestampAheadOfPartitions; 5]);
 }
 
 /// Lines that are right, broken or odd, with some line ends.

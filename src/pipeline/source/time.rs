@@ -11,6 +11,7 @@ use super::reject::{Refusal, RejectReason, shown};
 use super::rfc3339;
 use super::token::{Kind, Token};
 use crate::event_time::{EventTime, Windows};
+use crate::operator::Limits;
 use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 
 /// Years that a time without configured bounds is compared with when another unit is suggested: 1990 to 2100.
@@ -20,15 +21,15 @@ const PLAUSIBLE_MS: std::ops::Range<i64> = 631_152_000_000..4_102_444_800_000;
 #[derive(Clone, Debug)]
 pub(super) struct TimeReader {
     config: TimeConfig,
-    /// Latest time believed by the wall clock at the start of the block.
-    latest: Option<i64>,
+    /// Times believed in this block.
+    limits: Limits,
     /// Windows that a time must fit into.
     windows: Vec<Windows>,
 }
 
 impl TimeReader {
     pub(super) fn new(config: TimeConfig) -> Self {
-        Self { config, latest: None, windows: Vec::new() }
+        Self { config, limits: Limits::NONE, windows: Vec::new() }
     }
 
     /// Refuses times for which one of `windows` would reach past the end of time. Such a time moves nothing, neither
@@ -37,9 +38,25 @@ impl TimeReader {
         Self { windows, ..self }
     }
 
-    /// Takes the wall clock for the records to come.
-    pub(super) fn set_wall_clock(&mut self, wall_millis: i64) {
-        self.latest = self.config.max_ahead.map(|ahead| wall_millis.saturating_add(ahead.as_millis()));
+    /// Takes the bounds for the records to come.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The time that `token` stands for, where there is one: an absent or empty one is none.
+    pub(super) fn read_optional(
+        &self,
+        text: &[u8],
+        token: Token,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<i64>, Refusal> {
+        match self.read(text, token, scratch) {
+            Ok(millis) => Ok(Some(millis)),
+            Err(refusal) => match refusal.reason {
+                RejectReason::MissingTimestamp | RejectReason::NullTimestamp => Ok(None),
+                _ => Err(refusal),
+            },
+        }
     }
 
     /// The event time that `token` stands for, in milliseconds.
@@ -127,19 +144,11 @@ impl TimeReader {
             let detail = format!("no window can hold {millis} ms");
             return Err(self.refuse(RejectReason::TimestampOutOfRange, detail + &self.other_unit(text)));
         }
-        let before =
-            self.config.min.filter(|&min| time < min).map(|min| format!("{time} is before min={min}"));
-        let after = self.config.max.filter(|&max| time > max).map(|max| format!("{time} is after max={max}"));
-        if let Some(detail) = before.or(after) {
-            return Err(self.refuse(RejectReason::TimestampOutOfBounds, detail + &self.other_unit(text)));
-        }
-        match self.latest {
-            Some(latest) if millis > latest => {
-                let ahead = self.config.max_ahead.unwrap_or_default();
-                let detail = format!("{time} is more than max_ahead={ahead} ahead of the clock");
-                Err(self.refuse(RejectReason::TimestampTooFarAhead, detail + &self.other_unit(text)))
+        match self.limits.check(time) {
+            None => Ok(millis),
+            Some(rejection) => {
+                Err(self.refuse(rejection.into(), format!("{time} {rejection}") + &self.other_unit(text)))
             }
-            _ => Ok(millis),
         }
     }
 
@@ -149,9 +158,9 @@ impl TimeReader {
         else {
             return String::new();
         };
-        let low = self.config.min.map_or(PLAUSIBLE_MS.start, EventTime::as_millis);
-        let high = self.config.max.map_or(PLAUSIBLE_MS.end, EventTime::as_millis);
-        let high = self.latest.map_or(high, |latest| high.min(latest));
+        let (from, to) = self.limits.range();
+        let low = if from == EventTime::MIN { PLAUSIBLE_MS.start } else { from.as_millis() };
+        let high = if to == EventTime::MAX { PLAUSIBLE_MS.end } else { to.as_millis() };
         let fits = |unit: &EpochUnit| {
             unit != declared && to_millis(value, *unit).is_some_and(|millis| (low..=high).contains(&millis))
         };
@@ -214,10 +223,11 @@ fn floor_millis(timestamp: jiff::Timestamp) -> Result<i64, String> {
 mod tests {
     use super::*;
     use crate::event_time::Span;
+    use crate::operator::Bounds;
+    use crate::pipeline::config::TimeBounds;
 
     fn reader(format: TimeFormat) -> TimeReader {
-        let config = TimeConfig { field: "ts".to_owned(), format, min: None, max: None, max_ahead: None };
-        TimeReader::new(config)
+        TimeReader::new(TimeConfig { field: "ts".to_owned(), format, bounds: TimeBounds::default() })
     }
 
     fn read(reader: &TimeReader, kind: Kind, text: &str) -> Result<i64, Refusal> {
@@ -304,17 +314,16 @@ mod tests {
 
     #[test]
     fn times_out_of_bounds_are_refused_and_the_right_unit_is_suggested() {
-        let mut config = reader(TimeFormat::Epoch(EpochUnit::Millis)).config;
-        config.min = Some(EventTime::from_millis(946_684_800_000));
-        config.max_ahead = Span::from_millis(3_600_000);
-        let mut bounded = TimeReader::new(config);
-        bounded.set_wall_clock(1_789_300_800_000);
+        let min = Some(EventTime::from_millis(946_684_800_000));
+        let bounds = Bounds { min, max_ahead: Span::from_millis(3_600_000), ..Bounds::default() };
+        let mut bounded = reader(TimeFormat::Epoch(EpochUnit::Millis));
+        bounded.set_limits(bounds.limits(Some(1_789_300_800_000), std::iter::empty()));
         assert_eq!(read(&bounded, Kind::Number, "1789304400000"), Ok(1_789_304_400_000));
         let ahead = read(&bounded, Kind::Number, "1789387140000").unwrap_err();
-        assert_eq!(ahead.reason, RejectReason::TimestampTooFarAhead);
+        assert_eq!(ahead.reason, RejectReason::TimestampAheadOfClock);
         assert!(!ahead.detail.contains("would fit"), "{}", ahead.detail);
         let seconds = read(&bounded, Kind::Number, "1700000000").unwrap_err();
-        assert_eq!(seconds.reason, RejectReason::TimestampOutOfBounds);
+        assert_eq!(seconds.reason, RejectReason::TimestampBeforeMin);
         assert!(seconds.detail.contains("would fit as epoch_s"), "{}", seconds.detail);
         let micros = read(&bounded, Kind::Number, "1700000000000000").unwrap_err();
         assert!(micros.detail.contains("would fit as epoch_us"), "{}", micros.detail);

@@ -121,8 +121,8 @@ impl Face for Backend {
         self.tracker.touch(batch.partition, self.now);
         let mut marks = Marks::default();
         marks.observe(&mut self.tracker, slice::from_ref(&self.operator), batch);
-        for &index in marks.out_of_range() {
-            words(seen.out_of_range(batch, index as usize))?;
+        for &(index, rejection) in marks.rejected() {
+            words(seen.rejected(batch, index as usize, rejection))?;
         }
         words(self.operator.process(batch, &marks, &mut self.panes, seen))
     }

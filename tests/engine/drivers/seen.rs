@@ -3,7 +3,7 @@
 use floodmark::aggregate::Value;
 use floodmark::error::Error;
 use floodmark::event_time::Watermark;
-use floodmark::operator::{Emit, EventBatch, LateEvent, PaneKind, ResultBlock};
+use floodmark::operator::{Emit, EventBatch, LateEvent, PaneKind, Rejection, ResultBlock};
 
 use crate::oracle::{Emitted, Late, Num, Pane, Profile, Row};
 
@@ -113,8 +113,8 @@ impl Emit for Seen {
         Ok(())
     }
 
-    fn out_of_range(&mut self, batch: &EventBatch, index: usize) -> Result<(), Error> {
-        self.rejected.push((batch.records[index] as usize, "timestamp_out_of_range"));
+    fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<(), Error> {
+        self.rejected.push((batch.records[index] as usize, rejection.name()));
         Ok(())
     }
 }

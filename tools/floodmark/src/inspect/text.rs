@@ -65,6 +65,14 @@ pub(super) fn show(details: &CheckpointDetails) -> String {
     fact("watermark", &watermark(details.watermark));
     fact("horizon", &format!("{}; state of windows expired under it may be gone", details.horizon));
     fact("database", &format!("{} in {} files", size(details.database_bytes), details.files.len()));
+    if details.sources.len() > 1 {
+        text.push_str("\nsources\n");
+        let mut table = Table::new(&["name", "watermark"]);
+        for source in &details.sources {
+            table.row(vec![source.name.clone(), source.watermark.to_string()]);
+        }
+        text.push_str(&table.render(2));
+    }
     text.push_str("\npartitions\n");
     text.push_str(&partitions(details));
     text.push_str("\nwindows\n");
@@ -81,7 +89,7 @@ pub(super) fn show(details: &CheckpointDetails) -> String {
 }
 
 fn partitions(details: &CheckpointDetails) -> String {
-    let mut table = Table::new(&["name", ">bytes", ">records", "read", "latest event time"]);
+    let mut table = Table::new(&["name", ">bytes", ">records", "read", "latest event time", "watermark"]);
     for partition in &details.partitions {
         let read = match (partition.finished, partition.idle) {
             (true, _) => "to the end",
@@ -94,6 +102,7 @@ fn partitions(details: &CheckpointDetails) -> String {
             grouped(partition.records),
             read.to_owned(),
             known(partition.max_time, |time| time.to_string()),
+            partition.watermark.to_string(),
         ]);
     }
     table.render(2)

@@ -19,3 +19,4 @@ mod crash;
 mod golden;
 mod inspect;
 mod support;
+mod watermarks;

@@ -3,6 +3,8 @@
 //! Plain data, and the checks that any manifest passes before it is believed. It does not look at the files it
 //! names. The bytes are written down in `docs/FORMAT.md`.
 
+mod version_1;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::Path;
@@ -36,10 +38,14 @@ pub struct Manifest {
     pub created_by: String,
     /// Wall-clock milliseconds at which it was written.
     pub created_at_ms: i64,
+    /// The sources, in the order declared; empty when a version wrote it that knew no more than one.
+    pub sources: Vec<SourceState>,
     /// Where each source partition stood.
     pub partitions: Vec<PartitionState>,
-    /// The operator's watermark.
+    /// The watermark of the task.
     pub watermark: Watermark,
+    /// What operators that advance by batches reach at the end of the batch.
+    pub batch_watermark: Watermark,
     /// The eviction horizon that every operator has reached: state of windows expired under it may be gone.
     pub horizon: Watermark,
     /// The operators and the shape of their state.
@@ -70,11 +76,22 @@ pub struct SourceIdentity {
     pub head_crc32: u32,
 }
 
+/// A source at the barrier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Its name.
+    pub name: String,
+    /// Its watermark.
+    pub watermark: Watermark,
+}
+
 /// A source partition at the barrier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionState {
     /// Its name (a path, a topic partition).
     pub name: String,
+    /// Name of its source; empty when a version wrote it that knew no more than one.
+    pub source: String,
     /// The next record to read.
     pub position: Position,
     /// How to know it again.
@@ -83,6 +100,8 @@ pub struct PartitionState {
     pub finished: bool,
     /// Latest event time seen in it.
     pub max_time: Option<EventTime>,
+    /// Its own watermark.
+    pub watermark: Watermark,
     /// True while it does not hold the watermark back.
     pub idle: bool,
 }
@@ -175,10 +194,10 @@ pub enum ManifestError {
         /// Its parent.
         parent: u64,
     },
-    /// An operator or a partition appears twice.
+    /// An operator, a partition or a source appears twice.
     #[error("manifest lists a {what} twice: name={name:?}")]
     Twice {
-        /// Operator or partition.
+        /// Operator, partition or source.
         what: &'static str,
         /// The name.
         name: String,
@@ -198,9 +217,14 @@ impl Manifest {
     /// A manifest from the bytes of its file, checked.
     ///
     /// # Errors
-    /// [`ManifestError`] for anything but the bytes that [`Manifest::encode`] wrote.
+    /// [`ManifestError`] for anything but the bytes that [`Manifest::encode`] wrote, in this or an earlier version.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let manifest: Self = codec::decode(MAGIC, VERSION, bytes)?;
+        let manifest: Self = match codec::decode(MAGIC, VERSION, bytes) {
+            Err(DecodeError::Version { found: 1, .. }) => {
+                codec::decode::<version_1::ManifestV1>(MAGIC, 1, bytes)?.into()
+            }
+            outcome => outcome?,
+        };
         manifest.check()?;
         Ok(manifest)
     }
@@ -251,6 +275,7 @@ impl Manifest {
         if let Some(parent) = self.parent.filter(|&parent| parent >= self.epoch) {
             return Err(ManifestError::Parent { epoch: self.epoch, parent });
         }
+        once("source", self.sources.iter().map(|source| source.name.as_str()))?;
         once("partition", self.partitions.iter().map(|partition| partition.name.as_str()))?;
         once("operator", self.operators.iter().map(|operator| operator.name.as_str()))
     }
@@ -293,15 +318,22 @@ pub(super) mod tests {
             parent: Some(11),
             created_by: "0.1.0".to_owned(),
             created_at_ms: 1_700_000_000_000,
+            sources: vec![SourceState {
+                name: "flights".to_owned(),
+                watermark: Watermark::At(EventTime::from_millis(-20)),
+            }],
             partitions: vec![PartitionState {
                 name: "a.csv".to_owned(),
+                source: "flights".to_owned(),
                 position: Position { bytes: 100, records: 4 },
                 identity: SourceIdentity { head_bytes: 64, head_crc32: 9 },
                 finished: false,
                 max_time: Some(EventTime::from_millis(-5)),
+                watermark: Watermark::At(EventTime::from_millis(-15)),
                 idle: true,
             }],
             watermark: Watermark::At(EventTime::from_millis(-15)),
+            batch_watermark: Watermark::None,
             horizon: Watermark::None,
             operators: vec![OperatorState {
                 name: "hourly".to_owned(),
@@ -310,6 +342,8 @@ pub(super) mod tests {
                 fingerprint: u64::MAX,
                 state_version: 1,
                 allowed_lateness: Span::ZERO,
+                watermark: Watermark::At(EventTime::from_millis(-15)),
+                horizon: Watermark::None,
                 open_panes: Some(2),
             }],
             files: vec![file("000012.sst"), file("CURRENT")],
@@ -326,17 +360,60 @@ pub(super) mod tests {
     #[test]
     fn the_manifest_is_pinned_by_golden_bytes() {
         let bytes = sample().encode().unwrap();
-        assert_eq!(&bytes[..12], b"FLOODCHK\x01\0\0\0");
+        assert_eq!(&bytes[..12], b"FLOODCHK\x02\0\0\0");
         assert_eq!(&bytes[24..39], b"\x07\0\0\0\0\0\0\0flights");
         assert_eq!(&bytes[39..55], [7; 16]);
         // Length and checksum of the body as a second encoder, written from docs/FORMAT.md alone, gives them. A change
         // of any field, its order or its width moves them: then raise VERSION and keep a decoder for this one.
-        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (450, 1_852_054_357));
+        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (512, 2_378_699_457));
     }
 
     #[test]
     fn a_manifest_reads_back_as_it_was_written() {
         assert_eq!(Manifest::decode(&sample().encode().unwrap()).unwrap(), sample());
+    }
+
+    #[test]
+    fn a_manifest_of_version_1_is_read_as_that_of_one_nameless_source() {
+        let mut expected = sample();
+        expected.sources.clear();
+        expected.partitions[0].source.clear();
+        expected.partitions[0].watermark = Watermark::None;
+        let old = version_1::ManifestV1 {
+            pipeline: "flights".to_owned(),
+            lineage: LineageId([7; 16]),
+            generation: 3,
+            epoch: 12,
+            parent: Some(11),
+            created_by: "0.1.0".to_owned(),
+            created_at_ms: 1_700_000_000_000,
+            partitions: vec![version_1::PartitionV1 {
+                name: "a.csv".to_owned(),
+                position: Position { bytes: 100, records: 4 },
+                identity: SourceIdentity { head_bytes: 64, head_crc32: 9 },
+                finished: false,
+                max_time: Some(EventTime::from_millis(-5)),
+                idle: true,
+            }],
+            watermark: expected.watermark,
+            horizon: expected.horizon,
+            operators: vec![version_1::OperatorV1 {
+                name: "hourly".to_owned(),
+                family: "hourly.windows".to_owned(),
+                definition: "{}".to_owned(),
+                fingerprint: u64::MAX,
+                state_version: 1,
+                allowed_lateness: Span::ZERO,
+                open_panes: Some(2),
+            }],
+            files: expected.files.clone(),
+            staged: expected.staged.clone(),
+            counters: expected.counters.clone(),
+        };
+        let bytes = codec::encode(MAGIC, 1, &old).unwrap();
+        // What version 1 was pinned by while it was written.
+        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (450, 1_852_054_357));
+        assert_eq!(Manifest::decode(&bytes).unwrap(), expected);
     }
 
     #[test]
@@ -372,6 +449,7 @@ pub(super) mod tests {
         assert!(matches!(forge(|m| m.files.swap(0, 1)), ManifestError::Order(_)));
         assert!(matches!(forge(|m| m.files[1] = m.files[0].clone()), ManifestError::Order(_)));
         assert!(matches!(forge(|m| m.parent = Some(12)), ManifestError::Parent { .. }));
+        assert!(matches!(forge(|m| m.sources.push(m.sources[0].clone())), ManifestError::Twice { .. }));
         assert!(matches!(forge(|m| m.partitions.push(m.partitions[0].clone())), ManifestError::Twice { .. }));
         assert!(matches!(forge(|m| m.operators.push(m.operators[0].clone())), ManifestError::Twice { .. }));
     }
@@ -400,7 +478,7 @@ pub(super) mod tests {
         let bytes = codec::encode(MAGIC, VERSION + 1, &sample()).unwrap();
         let error = Manifest::decode(&bytes).unwrap_err();
         assert!(
-            matches!(error, ManifestError::Decode(DecodeError::Version { found: 2, known: 1 })),
+            matches!(error, ManifestError::Decode(DecodeError::Version { found: 3, known: 2 })),
             "{error}"
         );
     }
