@@ -70,7 +70,7 @@ fn run(directory: &Path, input: &Path, [time, format, key, value]: [&str; 4]) ->
     let config = PipelineConfig::from_str(&text, &directory.join("bench.toml"))?;
     for _ in 0..ROUNDS {
         let mut source =
-            FileSource::open(&config.source, ParsePlan::of(&config).0, &[], SystemClock::shared())?;
+            FileSource::open(&config.sources, ParsePlan::of(&config).0, &[], SystemClock::shared())?;
         let (started, mut events, mut bytes, mut spare) = (Instant::now(), 0, 0, None);
         while let Some(block) = source.next_block(spare.take())? {
             events += block.batch.len();
