@@ -291,9 +291,9 @@ impl Naive {
             Step::Finish(partition) => self.finished[partition] = true,
             Step::Tick(later, backlog) => {
                 self.now += later;
-                for partition in 0..PARTITIONS {
+                for (partition, waits) in backlog.iter().enumerate() {
                     let silent = self.idle.is_some_and(|timeout| self.now - self.last[partition] >= timeout);
-                    self.out[partition] |= silent && !backlog[partition] && !self.finished[partition];
+                    self.out[partition] |= silent && !waits && !self.finished[partition];
                 }
                 self.go_on(backlog);
             }

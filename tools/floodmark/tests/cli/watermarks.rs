@@ -1,11 +1,14 @@
 //! Wrong clocks on standard input, and several sources under one watermark, as a user of the command meets them.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use floodmark::fault;
 use serde_json::{Value as Json, json};
 
-use crate::support::{Ended, Outputs, Site, repository};
+use crate::support::{Ended, Outputs, Random, Running, Site, repository, wait_until};
 
 /// Counts per minute of what comes by standard input; `bounds` goes into the `[watermark]` table.
 fn live(bounds: &str) -> String {
@@ -28,6 +31,10 @@ output = {{ path = "out/minutes" }}
     )
 }
 
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+}
+
 fn run_live(bounds: &str, times: &[i64]) -> (Json, Outputs, String) {
     let site = Site::new(&live(bounds));
     let lines: String = times.iter().map(|time| format!("{{\"t\":{time}}}\n")).collect();
@@ -39,7 +46,7 @@ fn run_live(bounds: &str, times: &[i64]) -> (Json, Outputs, String) {
 
 #[test]
 fn one_clock_a_day_ahead_on_standard_input_is_set_aside_unless_the_guard_is_off() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let now = now_ms();
     let mut times = vec![now - 600_000, now + 86_400_000];
     times.extend((0..10).map(|minute| now - 540_000 + minute * 60_000));
     let (summary, outputs, said) = run_live("", &times);
@@ -55,6 +62,97 @@ fn one_clock_a_day_ahead_on_standard_input_is_set_aside_unless_the_guard_is_off(
     assert_eq!(summary["total"]["late"], json!({"minutes": 10}));
     assert_eq!(outputs.rows("minutes").len(), 2);
     assert!(said.contains("one event moved the watermark by 1d"), "{said}");
+}
+
+#[test]
+fn a_window_closes_and_is_published_while_standard_input_says_nothing_more() {
+    let text = live("idle_advance = \"100ms\"").replace("delay = \"1m\"", "delay = \"0s\"");
+    let site = Site::new(&format!("{text}[checkpoint]\ninterval = \"100ms\"\n"));
+    let mut command = site.command(&[]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut input = running.child().stdin.take().unwrap();
+    // In the last second of a minute that is over: the clock has only to catch up with what is left of it.
+    let time = (now_ms() / 60_000 - 1) * 60_000 - 300;
+    input.write_all(format!("{{\"t\":{time}}}\n").as_bytes()).unwrap();
+    wait_until("the window is closed by silence", || site.outputs().rows("minutes").len() == 1);
+    drop(input);
+    assert_eq!(running.wait().summary()["total"]["results"], json!({"minutes": 1}));
+}
+
+/// Three files of two sources, each of several blocks, with disorder and lateness.
+fn busy_sources() -> Site {
+    let site = Site::in_memory(
+        r#"name = "busy"
+state = { directory = "state", memory = "64MiB" }
+checkpoint = { interval = "5ms", bytes = "64KiB", retain = 1 }
+watermark = { delay = "2s", policy = "min", bounds = { max_ahead_of_partitions = "10m" } }
+late = { path = "out/late" }
+dead_letter = { path = "out/rejected" }
+[[source]]
+name = "clicks"
+path = "clicks-*.jsonl"
+time = { field = "t", format = "epoch_ms" }
+[[source]]
+name = "views"
+path = "views.csv"
+time = { field = "at", format = "epoch_ms" }
+watermark = { strategy = "punctuated", field = "w" }
+[[window]]
+name = "all"
+key = ["page"]
+type = "tumbling"
+size = "1m"
+aggregates = [{ name = "rows", function = "count" }]
+output = { path = "out/all" }
+[[window]]
+name = "clicks"
+source = "clicks"
+key = ["page"]
+type = "tumbling"
+size = "10s"
+allowed_lateness = "5s"
+aggregates = [{ name = "sum", function = "sum", field = "n", type = "int" }]
+output = { path = "out/clicks" }
+"#,
+    );
+    let mut random = Random::seeded("busy_sources");
+    for file in 0..2 {
+        let line = |index: i64| {
+            let time = index * 50 + file * 700 - (random.next() % 4_000) as i64;
+            let time = if [5_000, 6_500].contains(&index) { time + 86_400_000 } else { time };
+            format!(
+                "{{\"t\":{time},\"page\":\"p{}\",\"n\":{index},\"padding\":\"{}\"}}\n",
+                index % 7,
+                "x".repeat(20)
+            )
+        };
+        site.write(&format!("clicks-{file}.jsonl"), (0..10_000).map(line).collect::<String>());
+    }
+    let line = |index: i64| {
+        let said = if index % 10 == 9 { (index * 50 - 3_000).to_string() } else { String::new() };
+        format!("{},p{},{said},{}\n", index * 50 - (random.next() % 3_500) as i64, index % 5, "x".repeat(20))
+    };
+    let rows: String = (0..10_000).map(line).collect();
+    site.write("views.csv", format!("at,page,w,padding\n{rows}"));
+    site
+}
+
+#[test]
+fn several_sources_go_on_after_a_kill_as_if_nothing_had_been() {
+    let site = busy_sources();
+    let (summary, straight) = site.complete(&[]);
+    assert_eq!(summary["total"]["rejected"], json!({"timestamp_ahead_of_partitions": 4}));
+    assert!(straight.bytes("late") > 0 && straight.bytes("all") > 0 && straight.bytes("clicks") > 0);
+    for point in fault::POINTS {
+        site.reset();
+        let ended = site.run_with_fault(&format!("{point}:kill:2"));
+        assert!(ended.signal.is_some(), "{point} is not passed twice: {}", ended.stderr);
+        let (again, outputs) = site.complete(&[]);
+        assert_eq!(again["total"], summary["total"], "{point}");
+        assert_eq!(again["source_watermarks"], summary["source_watermarks"], "{point}");
+        outputs.assert_same_as(&straight, point);
+    }
 }
 
 /// The example in a directory of its own, under another policy.
