@@ -6,7 +6,8 @@ mod seen;
 mod spec;
 mod store;
 
-pub(crate) use runner::{Plan, Step, run};
+use runner::run;
+pub(crate) use runner::{Plan, Step};
 
 use crate::oracle::{Observed, Op, Settings};
 

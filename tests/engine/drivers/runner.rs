@@ -76,7 +76,7 @@ pub(super) fn is_real(ops: &[Op]) -> bool {
 ///
 /// # Errors
 /// What went wrong, in words.
-pub(crate) fn run(
+pub(super) fn run(
     backend: Box<dyn Backend>,
     settings: &Settings,
     ops: &[Op],

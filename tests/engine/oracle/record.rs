@@ -60,6 +60,10 @@ impl Records {
             Op::EndOfInput => self.moving(seen, Watermarks::end),
             Op::EndOfPartition(partition) => {
                 self.moving(seen, |watermarks| watermarks.end_partition(*partition));
+                // The end of all is the end of time.
+                if self.watermarks.all_ended() {
+                    self.moving(seen, Watermarks::end);
+                }
             }
             Op::PartitionAdded(_) => self.watermarks.add(),
             // The end of a batch is nothing here, and what belongs to one process must not show.

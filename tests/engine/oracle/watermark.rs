@@ -62,14 +62,14 @@ impl Watermarks {
         self.combine();
     }
 
-    /// A partition that was read to its end; the end of all is the end of time.
+    /// A partition that was read to its end holds nothing back any more.
     pub(super) fn end_partition(&mut self, partition: usize) {
         self.partitions[partition].ended = true;
-        if self.partitions.iter().all(|partition| partition.ended) {
-            self.end();
-        } else {
-            self.combine();
-        }
+        self.combine();
+    }
+
+    pub(super) fn all_ended(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.ended)
     }
 
     pub(super) fn end(&mut self) {
@@ -77,10 +77,11 @@ impl Watermarks {
     }
 
     fn combine(&mut self) {
-        let open = || self.partitions.iter().filter(|partition| !partition.ended);
-        let active = open().filter(|partition| !partition.idle).map(|partition| partition.watermark);
+        let all = || self.partitions.iter();
+        let active = all().filter(|partition| !partition.idle && !partition.ended);
         // None is less than any: a partition never seen holds the minimum back.
-        let combined = active.min().unwrap_or_else(|| open().filter_map(|open| open.watermark).max());
+        let least = active.map(|partition| partition.watermark).min();
+        let combined = least.unwrap_or_else(|| all().filter_map(|partition| partition.watermark).max());
         self.current = self.current.max(combined);
     }
 }
