@@ -8,7 +8,7 @@ use floodmark::aggregate::AggregateSpec;
 use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::clock::{Clock, ManualClock};
 use floodmark::error::ErrorKind;
-use floodmark::event::{EventBatch, PartitionId, SourceId};
+use floodmark::event::{EventBatch, Number, PartitionId, SourceId};
 use floodmark::event_time::{EventTime, Span, Tumbling, Watermark};
 use floodmark::operator::{Bounds, OperatorSpec, Policy, Rejection, SourceSpec, Strategy};
 use floodmark::pipeline::config::PipelineConfig;
@@ -73,7 +73,7 @@ impl Task {
         let mut batch = EventBatch::with_columns(partition, 1, Vec::new());
         batch.source = SourceId(source);
         for (index, (time, punctuation)) in events.iter().enumerate() {
-            batch.push_event(EventTime::from_millis(*time), &[b"a"], &[]);
+            batch.push_event::<Number>(EventTime::from_millis(*time), &[b"a"], &[]);
             let said = punctuation.map(|time| (index as u32, EventTime::from_millis(time)));
             batch.punctuations.extend(said);
         }

@@ -10,7 +10,7 @@ use floodmark::error::{Error, ErrorKind};
 use floodmark::event_time::{EventTime, Watermark};
 use floodmark::operator::{
     Advance, Emit, EventBatch, Marks, OperatorSpec, Panes, PartitionId, PartitionProgress, RowBuffer,
-    SpillKind, Spilled, WatermarkTracker, WindowOperator,
+    SavedWatermarks, SourceId, SpillKind, Spilled, WatermarkTracker, WindowOperator,
 };
 
 use super::runner::{Backend as Face, Reader, Step, is_real};
@@ -101,7 +101,13 @@ impl Face for Backend {
             self.operator.restore(self.batch_watermark);
         }
         let Some(durable) = &self.durable else { return Ok(()) };
-        self.tracker.restore(durable.watermark, durable.partitions.iter().copied(), self.now);
+        let partitions = durable.partitions.iter().map(|&progress| (SourceId::default(), progress));
+        let saved = SavedWatermarks {
+            task: durable.watermark,
+            sources: vec![durable.watermark],
+            partitions: partitions.collect(),
+        };
+        self.tracker.restore(saved, self.now);
         self.batch_watermark = durable.batch_watermark;
         self.panes = durable.panes.clone();
         self.operator.restore(durable.operator);
