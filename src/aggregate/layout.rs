@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::define::{Erased, SketchPlace};
 use super::finish::{Finish, Of, What};
 use super::primitive::{Primitive, Slot};
-use super::sketches::Held;
 use super::{AggregateSpec, Function, InputType, STATE_VERSION, Sketches, Value};
 use crate::event::EventBatch;
 
@@ -217,7 +216,7 @@ impl Layout {
     /// Gives `row`, whose words are a copy from another slab, states of its own.
     pub(super) fn copy_states(&self, row: &mut [u64], sketches: &mut Sketches, others: &Sketches) {
         for word in &mut row[self.sketch_words()] {
-            *word = others.get(*word).map(Held::clone).map_or(0, |held| sketches.insert(held));
+            *word = others.get(*word).cloned().map_or(0, |held| sketches.insert(held));
         }
     }
 

@@ -98,6 +98,39 @@ proptest! {
     }
 }
 
+fn stored<A: Aggregate>(aggregate: &A, values: &[Datum<'_>]) -> Vec<u8> {
+    let mut state = aggregate.identity();
+    laws::at_different_times(values).iter().for_each(|event| aggregate.update(&mut state, event));
+    let mut bytes = Vec::new();
+    aggregate.encode(&state, &mut bytes);
+    bytes
+}
+
+#[test]
+fn states_are_stored_as_the_format_says() {
+    let first = Pick { keep: Keep::First };
+    let last = Pick { keep: Keep::Last };
+    assert!(stored(&first, &[]).is_empty());
+    assert_eq!(stored(&first, &[Datum::Int(5)]), [0, 0, 1, 0, 10]);
+    assert_eq!(stored(&last, &[Datum::Int(5), Datum::Int(-1)]), [0xd0, 0x0f, 0, 2, 0, 1]);
+    assert_eq!(stored(&first, &[Datum::Decimal { unscaled: -25, scale: 2 }]), [0, 0, 1, 2, 2, 0x31]);
+    assert_eq!(stored(&first, &[Datum::Float(1.5)]), [0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f]);
+    let distinct = Distinct { limit: 2, beyond: Beyond::Null };
+    assert_eq!(stored(&distinct, &[Datum::Int(5), Datum::Int(-1)]), [0, 2, 0, 1, 0, 10]);
+    assert_eq!(stored(&distinct, &[1, 2, 3].map(Datum::Int)), [2]);
+    let top = TopK { k: 1, limit: 9 };
+    assert_eq!(stored(&top, &[Datum::Text(b"a"), Datum::Text(b"a")]), [1, 3, 1, b'a', 2]);
+    let quantile = Quantile { quantile: Fraction::HALF };
+    assert_eq!(stored(&quantile, &[1.0, -1.0, 0.0].map(Datum::Float)), [0, 1, 0, 1, 0, 1, 0, 1]);
+    let sketch = stored(&ApproxDistinct { precision: 4 }, &[Datum::Text(b"abc")]);
+    assert_eq!(sketch, [4, 0, 0x50, 0x39, 0x2f, 0x89, 0x94, 0x5f, 0xaf, 0x78]);
+    assert_eq!(stored(&Extreme { greatest: true }, &[Datum::Text(b"x")]), [1, b'x']);
+    assert_eq!(
+        stored(&Collect { limit: 2, keep: Keep::First }, &[7, 8, 9].map(Datum::Int)),
+        [0, 0, 1, 0, 14, 0xd0, 0x0f, 0, 2, 0, 16]
+    );
+}
+
 fn finished<A: Aggregate>(aggregate: &A, values: &[Datum<'_>]) -> Value {
     let mut state = aggregate.identity();
     laws::at_different_times(values).iter().for_each(|event| aggregate.update(&mut state, event));

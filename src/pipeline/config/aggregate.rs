@@ -20,6 +20,8 @@ const PRECISION: u8 = 14;
 
 const KEYS: [&str; 10] =
     ["name", "function", "field", "type", "limit", "beyond", "precision", "q", "k", "keep"];
+/// Those of the keys that only some functions know.
+const PARAMETERS: [&str; 6] = ["limit", "beyond", "precision", "q", "k", "keep"];
 
 /// One aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,94 +110,93 @@ fn read(mut section: Section<'_>, name: String, places: &mut Places<'_>) -> Resu
     Ok(AggregateConfig { name, function, field, input })
 }
 
+/// Every function, with the parameters that it has unless the file says otherwise.
+const FUNCTIONS: [Function; 16] = [
+    Function::Count,
+    Function::Sum,
+    Function::Min,
+    Function::Max,
+    Function::Avg,
+    Function::Variance,
+    Function::VariancePop,
+    Function::Stddev,
+    Function::StddevPop,
+    Function::First,
+    Function::Last,
+    Function::Distinct { limit: LIMIT, beyond: Beyond::Null },
+    Function::ApproxDistinct { precision: PRECISION },
+    MEDIAN,
+    Function::TopK { k: TOP, limit: LIMIT },
+    Function::Collect { limit: COLLECT_LIMIT, keep: Keep::First },
+];
+/// `median` is a quantile by another name.
+const MEDIAN: Function = Function::Quantile { q: Fraction::HALF };
+
 /// The function with its parameters. Those of other functions are refused, not passed over.
 fn read_function(section: &mut Section<'_>) -> Result<Function> {
     let item = section.require(
         "function",
         "Add `function`: count, sum, min, max, avg, variance, stddev, first, last, median, …",
     )?;
-    let limit = Parameter::take(section, "limit");
-    let beyond = Parameter::take(section, "beyond");
-    let precision = Parameter::take(section, "precision");
-    let q = Parameter::take(section, "q");
-    let k = Parameter::take(section, "k");
-    let keep = Parameter::take(section, "keep");
-    let half = Function::Quantile { q: Fraction::HALF };
-    let plain = [
-        Function::Count,
-        Function::Sum,
-        Function::Min,
-        Function::Max,
-        Function::Avg,
-        Function::Variance,
-        Function::VariancePop,
-        Function::Stddev,
-        Function::StddevPop,
-        Function::First,
-        Function::Last,
-        Function::Distinct { limit: LIMIT, beyond: Beyond::Null },
-        Function::ApproxDistinct { precision: PRECISION },
-        half,
-        Function::TopK { k: TOP, limit: LIMIT },
-        Function::Collect { limit: COLLECT_LIMIT, keep: Keep::First },
-    ];
-    let mut choices: Vec<(&str, Function)> = plain.map(|function| (function.name(), function)).to_vec();
-    choices.push(("median", half));
-    let function = item.choice(&choices)?;
-    let word = item.text()?.to_owned();
-    let function = match function {
-        Function::Distinct { limit: usual, beyond: policy } => Function::Distinct {
-            limit: limit.read(usual, read_limit)?,
-            beyond: beyond.read(policy, |item| {
+    let mut choices = FUNCTIONS.map(|function| (function.name(), function)).to_vec();
+    choices.push(("median", MEDIAN));
+    let usual = item.choice(&choices)?;
+    let mut parameters = PARAMETERS.map(|key| section.take(key));
+    let function = match (usual, item.text()?) {
+        (Function::Quantile { .. }, "median") => usual,
+        _ => with_parameters(&item, usual, &mut parameters)?,
+    };
+    match parameters.into_iter().flatten().next() {
+        Some(left) => Err(left.error(format!("has no meaning for {}", item.text()?), "Remove it.")),
+        None => Ok(function),
+    }
+}
+
+/// Takes what the function knows out of `parameters`, which are in the order of [`PARAMETERS`].
+fn with_parameters<'a>(
+    item: &Item<'a>,
+    usual: Function,
+    parameters: &mut [Option<Item<'a>>; PARAMETERS.len()],
+) -> Result<Function> {
+    let [limit, beyond, precision, q, k, keep] = parameters;
+    Ok(match usual {
+        Function::Distinct { limit: bound, beyond: policy } => Function::Distinct {
+            limit: limit.take().map_or(Ok(bound), read_limit)?,
+            beyond: beyond.take().map_or(Ok(policy), |item| {
                 item.choice(&[("null", Beyond::Null), ("estimate", Beyond::Estimate)])
             })?,
         },
-        Function::ApproxDistinct { precision: usual } => {
-            Function::ApproxDistinct { precision: precision.read(usual, read_precision)? }
+        Function::ApproxDistinct { precision: bits } => {
+            Function::ApproxDistinct { precision: precision.take().map_or(Ok(bits), read_precision)? }
         }
-        Function::Quantile { .. } if word == "median" => function,
         Function::Quantile { .. } => {
             let missing = || item.error("quantile needs `q`", "Add for example `q = 0.95`.");
-            Function::Quantile { q: q.0.take().ok_or_else(missing).and_then(|item| read_fraction(&item))? }
+            Function::Quantile { q: q.take().ok_or_else(missing).and_then(read_fraction)? }
         }
-        Function::TopK { k: usual, limit: most } => {
-            let limit = limit.read(most, read_limit)?;
-            let k_item = k.0.take();
-            let k = k_item.as_ref().map_or(Ok(usual.min(limit)), Item::count)?;
-            if let Some(item) = k_item.filter(|_| k > limit) {
-                let message = format!("is more than the {limit} different values that are counted");
-                return Err(item.error(message, "Choose a smaller `k`, or a larger `limit`."));
-            }
-            Function::TopK { k, limit }
+        Function::TopK { k: most, limit: bound } => {
+            let limit = limit.take().map_or(Ok(bound), read_limit)?;
+            Function::TopK { k: k.take().map_or(Ok(most.min(limit)), |item| read_k(&item, limit))?, limit }
         }
-        Function::Collect { limit: usual, keep: end } => Function::Collect {
-            limit: limit.read(usual, read_limit)?,
-            keep: keep.read(end, |item| item.choice(&[("first", Keep::First), ("last", Keep::Last)]))?,
+        Function::Collect { limit: bound, keep: end } => Function::Collect {
+            limit: limit.take().map_or(Ok(bound), read_limit)?,
+            keep: keep
+                .take()
+                .map_or(Ok(end), |item| item.choice(&[("first", Keep::First), ("last", Keep::Last)]))?,
         },
         plain => plain,
-    };
-    for left in [limit, beyond, precision, q, k, keep] {
-        if let Some(item) = left.0.take() {
-            return Err(item.error(format!("has no meaning for {word}"), "Remove it."));
-        }
-    }
-    Ok(function)
+    })
 }
 
-/// A parameter that may be in the file, until a function has taken it.
-struct Parameter<'a>(std::cell::Cell<Option<Item<'a>>>);
-
-impl<'a> Parameter<'a> {
-    fn take(section: &mut Section<'a>, key: &'static str) -> Self {
-        Self(std::cell::Cell::new(section.take(key)))
+fn read_k(item: &Item<'_>, limit: u32) -> Result<u32> {
+    let k = item.count()?;
+    if k > limit {
+        let message = format!("is more than the {limit} different values that are counted");
+        return Err(item.error(message, "Choose a smaller `k`, or a larger `limit`."));
     }
-
-    fn read<T>(&self, usual: T, read: impl Fn(&Item<'a>) -> Result<T>) -> Result<T> {
-        self.0.take().map_or(Ok(usual), |item| read(&item))
-    }
+    Ok(k)
 }
 
-fn read_limit(item: &Item<'_>) -> Result<u32> {
+fn read_limit(item: Item<'_>) -> Result<u32> {
     let limit = item.count()?;
     if limit > LIMIT_MAX {
         return Err(item.error(format!("is larger than {LIMIT_MAX}"), "Choose a smaller limit."));
@@ -203,7 +204,7 @@ fn read_limit(item: &Item<'_>) -> Result<u32> {
     Ok(limit)
 }
 
-fn read_precision(item: &Item<'_>) -> Result<u8> {
+fn read_precision(item: Item<'_>) -> Result<u8> {
     let bits = item.count()?;
     u8::try_from(bits).ok().filter(|bits| PRECISIONS.contains(bits)).ok_or_else(|| {
         let message = format!("must be from {} to {}", PRECISIONS.start(), PRECISIONS.end());
@@ -211,7 +212,7 @@ fn read_precision(item: &Item<'_>) -> Result<u8> {
     })
 }
 
-fn read_fraction(item: &Item<'_>) -> Result<Fraction> {
+fn read_fraction(item: Item<'_>) -> Result<Fraction> {
     let number = item.as_float().or_else(|| item.as_integer().map(|whole| whole as f64));
     number.and_then(Fraction::from_float).ok_or_else(|| {
         let message = "must be a number from 0 to 1 with at most six digits behind the point";
