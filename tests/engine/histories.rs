@@ -339,7 +339,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(60, 2_000))]
+    #![proptest_config(config(24, 1_000))]
 
     #[test]
     fn the_store_agrees_with_the_model(history in history(record_settings(any_windows(), plain_trigger()))) {

@@ -89,7 +89,8 @@ fn operation(json: &Json, micros: bool, labels: &mut Vec<Json>) -> Op {
         "tick" => {
             let unread = json["backlog"].as_object().into_iter().flatten();
             let index = |label: &String| {
-                let matches = |known: &Json| known == label || known.to_string() == *label;
+                let number = label.parse::<u64>().ok();
+                let matches = |known: &Json| known == label || number.is_some() && known.as_u64() == number;
                 labels.iter().position(matches).unwrap()
             };
             let backlog: BTreeMap<usize, u64> =
