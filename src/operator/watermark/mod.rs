@@ -166,8 +166,19 @@ impl WatermarkTracker {
                 partition.progress.watermark = Watermark::after(time, delay);
             }
         }
+        // What a checkpoint does not say of a source follows from its partitions.
+        self.rejoin();
         self.restored = saved.task;
         self.raise(saved.task);
+    }
+
+    /// Brings the sources to where their partitions stand, after it has changed which those are. The watermark of the
+    /// task waits for the next event.
+    fn rejoin(&mut self) {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let own = self.partitions.iter().filter(|partition| usize::from(partition.source.0) == index);
+            source.watermark = source.watermark.max(joined(own));
+        }
     }
 
     /// Adds a partition of the first source that has not spoken yet and returns its index. `now` starts its idle
@@ -187,12 +198,19 @@ impl WatermarkTracker {
             last_record: now,
             follows: false,
         });
-        self.assign(id, source);
+        self.place(id, source);
         id
     }
 
     /// Says that `partition` belongs to `source`, whatever a checkpoint said.
     pub fn assign(&mut self, partition: PartitionId, source: SourceId) {
+        if self.source_of(partition) != Some(source) {
+            self.place(partition, source);
+            self.rejoin();
+        }
+    }
+
+    fn place(&mut self, partition: PartitionId, source: SourceId) {
         let Some(spec) = self.sources.get(usize::from(source.0)).map(|source| &source.spec) else { return };
         if let Some(partition) = self.partitions.get_mut(partition.0 as usize) {
             partition.source = source;
@@ -258,6 +276,7 @@ impl WatermarkTracker {
     pub fn follow(&mut self, partition: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(partition.0 as usize) {
             partition.follows = true;
+            self.rejoin();
         }
     }
 

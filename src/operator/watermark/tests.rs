@@ -224,6 +224,29 @@ fn another_delay_after_a_restart_moves_nothing_back_and_nothing_before_the_first
     }
 }
 
+#[test]
+fn a_checkpoint_that_says_nothing_of_sources_holds_nothing_back() {
+    let mut old = tracker(2, 0);
+    see(&mut old, 0, 100);
+    see(&mut old, 1, 200);
+    let mut partitions = old.saved().partitions;
+    partitions.iter_mut().for_each(|(_, progress)| progress.watermark = Watermark::None);
+    let mut new = tracker(0, 0);
+    new.restore(SavedWatermarks { task: old.current(), sources: Vec::new(), partitions }, Duration::ZERO);
+    assert_eq!(see(&mut new, 0, 150), at(150));
+    assert_eq!(see(&mut new, 0, 300), at(200));
+}
+
+#[test]
+fn a_partition_that_goes_to_another_source_holds_the_old_one_back_no_more() {
+    let mut tracker = two_sources(Policy::Max);
+    let third = tracker.add_partition_of(SourceId(0), Duration::ZERO);
+    see(&mut tracker, 0, 10);
+    tracker.observe(third, EventTime::from_millis(50));
+    tracker.assign(PartitionId(0), SourceId(1));
+    assert_eq!(tracker.observe(third, EventTime::from_millis(60)), at(60));
+}
+
 fn spec(name: &str, strategy: Strategy) -> SourceSpec {
     SourceSpec::new(name, strategy)
 }
