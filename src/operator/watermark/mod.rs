@@ -111,6 +111,8 @@ pub struct WatermarkTracker {
     // Where a checkpoint left off: what silence adds to.
     restored: Watermark,
     wall_millis: Option<i64>,
+    // Partitions have changed their place since the sources were joined.
+    stale: bool,
     steps_back: u64,
     jump: Option<Jump>,
 }
@@ -136,6 +138,7 @@ impl WatermarkTracker {
             current: Watermark::None,
             restored: Watermark::None,
             wall_millis: None,
+            stale: false,
             steps_back: 0,
             jump: None,
         }
@@ -172,8 +175,7 @@ impl WatermarkTracker {
         self.raise(saved.task);
     }
 
-    /// Brings the sources to where their partitions stand, after it has changed which those are. The watermark of the
-    /// task waits for the next event.
+    /// Brings the sources to where their partitions stand. The watermark of the task waits for the next event.
     fn rejoin(&mut self) {
         for (index, source) in self.sources.iter_mut().enumerate() {
             let own = self.partitions.iter().filter(|partition| usize::from(partition.source.0) == index);
@@ -206,7 +208,7 @@ impl WatermarkTracker {
     pub fn assign(&mut self, partition: PartitionId, source: SourceId) {
         if self.source_of(partition) != Some(source) {
             self.place(partition, source);
-            self.rejoin();
+            self.stale = true;
         }
     }
 
@@ -276,7 +278,7 @@ impl WatermarkTracker {
     pub fn follow(&mut self, partition: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(partition.0 as usize) {
             partition.follows = true;
-            self.rejoin();
+            self.stale = true;
         }
     }
 
@@ -347,6 +349,8 @@ impl WatermarkTracker {
             source.watermark = source.watermark.max(watermark);
             let joined = source.watermark;
             self.raise(joined);
+        } else if std::mem::take(&mut self.stale) {
+            self.recompute(None);
         } else if before <= source.watermark {
             // Only a partition at or behind the minimum can have held the minimum back.
             self.recompute(Some(index));
