@@ -341,6 +341,9 @@ impl AlignedOperator {
         if let Some(window) = last {
             return self.emit_late(event, window, emit);
         }
+        if self.spec.advance == Advance::Batch {
+            return Ok(());
+        }
         let moment = Window {
             start: event.time,
             end: EventTime::from_millis(event.time.as_millis().saturating_add(1)),

@@ -56,7 +56,10 @@ impl SessionOperator {
         watermark: Watermark,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        self.watermark = self.watermark.max(watermark);
+        if watermark <= self.watermark {
+            return Ok(());
+        }
+        self.watermark = watermark;
         if self.spec.mode == Mode::Complete {
             return if watermark == Watermark::End { self.emit_everything(watermark, emit) } else { Ok(()) };
         }
