@@ -74,6 +74,7 @@ fn write_results(name: &str, format: Format, float: bool, metadata: bool) {
         aggregates: names.map(str::to_owned).to_vec(),
         times: TimeFormat::Rfc3339,
         metadata,
+        row_kinds: false,
     };
     let context = SinkContext { lineage: [1; 16], generation: 1 };
     let Opened { mut sink, .. } =

@@ -29,6 +29,32 @@ impl PaneKind {
     }
 }
 
+/// What a result does to the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RowKind {
+    /// The first result of its pane.
+    Insert,
+    /// Takes back the last result of its pane; the next one follows.
+    UpdateBefore,
+    /// A further result of its pane.
+    UpdateAfter,
+    /// Takes back the last result of its pane; the pane is part of another one now.
+    Delete,
+}
+
+impl RowKind {
+    /// The short names that changelogs use: `+I`, `-U`, `+U`, `-D`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "+I",
+            Self::UpdateBefore => "-U",
+            Self::UpdateAfter => "+U",
+            Self::Delete => "-D",
+        }
+    }
+}
+
 /// One result: a pane as it was when it fired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRow<'a> {
@@ -48,6 +74,10 @@ pub trait ResultBlock {
     fn window(&self) -> Window;
     /// The watermark at emission.
     fn watermark(&self) -> Watermark;
+    /// Set when all rows take back earlier results, which happens in update mode with retractions.
+    fn takes_back(&self) -> Option<RowKind> {
+        None
+    }
     /// The next row, or `None` after the last.
     fn next_row(&mut self) -> Option<ResultRow<'_>>;
 }

@@ -1,7 +1,7 @@
 //! Turning rows into results: what kind of emission it is, and the bookkeeping a firing leaves in a row.
 
 use super::table::PaneTable;
-use super::{Accumulation, PaneKind, ResultBlock, ResultRow, RowBuffer};
+use super::{Accumulation, PaneKind, ResultBlock, ResultRow, RowBuffer, RowKind};
 use crate::aggregate::{Layout, RowMut, RowRef, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 
@@ -60,6 +60,8 @@ pub(super) struct Firing<'a> {
     pub(super) accumulation: Accumulation,
     pub(super) window: Window,
     pub(super) watermark: Watermark,
+    /// Set when an earlier result is taken back instead.
+    pub(super) takes_back: Option<RowKind>,
 }
 
 impl Firing<'_> {
@@ -72,7 +74,7 @@ impl Firing<'_> {
         let history = History::of(row.words());
         ResultRow {
             key,
-            pane_index: history.pane_index,
+            pane_index: history.pane_index.saturating_sub(u32::from(self.takes_back.is_some())),
             kind: history.kind(self.window, self.watermark),
             values,
         }
@@ -127,6 +129,10 @@ impl ResultBlock for TableBlock<'_> {
         self.firing.watermark
     }
 
+    fn takes_back(&self) -> Option<RowKind> {
+        self.firing.takes_back
+    }
+
     fn next_row(&mut self) -> Option<ResultRow<'_>> {
         let row = *self.rows.get(self.next)?;
         if self.next.is_multiple_of(WARMED_ROWS) {
@@ -153,6 +159,10 @@ impl ResultBlock for BufferBlock<'_> {
 
     fn watermark(&self) -> Watermark {
         self.firing.watermark
+    }
+
+    fn takes_back(&self) -> Option<RowKind> {
+        self.firing.takes_back
     }
 
     fn next_row(&mut self) -> Option<ResultRow<'_>> {

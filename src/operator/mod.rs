@@ -15,7 +15,7 @@ mod window;
 
 pub use crate::event::{EventBatch, KeyColumn, PartitionId, SourceId, Validity, ValueColumn};
 pub use buffer::RowBuffer;
-pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow};
+pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow, RowKind};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;

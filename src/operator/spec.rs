@@ -260,8 +260,8 @@ impl OperatorSpec {
                 "complete forgets nothing and nothing is late; of triggers only an interval has an effect",
             );
         }
-        if self.retractions && !update {
-            return Err("only update mode takes results back");
+        if self.retractions && (!update || self.gathers_changes()) {
+            return Err("only update mode takes results back, and only where it emits after each event");
         }
         Ok(())
     }

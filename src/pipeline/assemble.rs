@@ -90,5 +90,6 @@ pub(super) fn results(window: &WindowConfig) -> ResultSpec {
             OutputTime::EpochMillis => TimeFormat::EpochMillis,
         },
         metadata: window.output.metadata,
+        row_kinds: window.retractions,
     }
 }

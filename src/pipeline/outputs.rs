@@ -330,6 +330,10 @@ impl ResultBlock for Counted<'_> {
         self.block.watermark()
     }
 
+    fn takes_back(&self) -> Option<crate::operator::RowKind> {
+        self.block.takes_back()
+    }
+
     fn next_row(&mut self) -> Option<crate::operator::ResultRow<'_>> {
         let row = self.block.next_row();
         *self.rows += u64::from(row.is_some());

@@ -4,7 +4,7 @@ use crate::aggregate::Value;
 use crate::error::Error;
 use crate::event::EventBatch;
 use crate::event_time::{EventTime, Watermark, Window};
-use crate::operator::{Emit, LateEvent, PaneKind, Rejection, ResultBlock};
+use crate::operator::{Emit, LateEvent, PaneKind, Rejection, ResultBlock, RowKind};
 
 /// One result, owned.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub struct CollectedRow {
     pub kind: PaneKind,
     /// The watermark at emission.
     pub watermark: Watermark,
+    /// What it does to earlier results.
+    pub row_kind: RowKind,
 }
 
 /// One late event, owned.
@@ -53,7 +55,7 @@ impl Emit for Collected {
     type Error = Error;
 
     fn results(&mut self, operator: usize, block: &mut dyn ResultBlock) -> Result<(), Error> {
-        let (window, watermark) = (block.window(), block.watermark());
+        let (window, watermark, takes_back) = (block.window(), block.watermark(), block.takes_back());
         while let Some(row) = block.next_row() {
             self.rows.push(CollectedRow {
                 operator,
@@ -63,6 +65,10 @@ impl Emit for Collected {
                 pane_index: row.pane_index,
                 kind: row.kind,
                 watermark,
+                row_kind: takes_back.unwrap_or(match row.pane_index {
+                    0 => RowKind::Insert,
+                    _ => RowKind::UpdateAfter,
+                }),
             });
         }
         Ok(())

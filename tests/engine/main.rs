@@ -15,6 +15,7 @@ mod histories;
 mod known_answers;
 mod model;
 mod oracle;
+mod retractions;
 mod store;
 mod watermarks;
 

@@ -415,6 +415,10 @@ impl AlignedOperator {
         };
         history.store(self.open_table(table).words_mut(row));
         if fires {
+            if self.spec.retractions && history.pane_index > 0 {
+                // The event is not part of the row yet.
+                self.take_back(table, row, window, event.before, emit)?;
+            }
             self.settle(event.batch);
             return self.fire_rows(table, &[row], window, event.before, emit);
         }

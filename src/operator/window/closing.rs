@@ -10,7 +10,7 @@ use crate::aggregate::{Layout, RowRef};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{Firing, History};
 use crate::operator::table::{PaneTable, key_hash};
-use crate::operator::{Accumulation, Emit, Mode, Panes, Repeat, RowBuffer, TimeDomain, Trigger};
+use crate::operator::{Accumulation, Emit, Mode, Panes, Repeat, RowBuffer, RowKind, TimeDomain, Trigger};
 
 /// Rows read from the state database and emitted in one go.
 const SCAN_ROWS: usize = 8_192;
@@ -299,7 +299,22 @@ impl AlignedOperator {
             accumulation: self.spec.accumulation,
             window,
             watermark,
+            takes_back: None,
         }
+    }
+
+    /// Takes back the last result of a pane, whose row holds what it was computed from.
+    pub(super) fn take_back<E>(
+        &self,
+        table: usize,
+        row: u32,
+        window: Window,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let Some(open) = &self.tables[table] else { return Ok(()) };
+        let firing = Firing { takes_back: Some(RowKind::UpdateBefore), ..self.firing(window, watermark) };
+        emit.results(self.index, &mut firing.table(open, &[row]))
     }
 
     /// Emits rows of a table, given in key order, leaving out those without events since they were cleared.

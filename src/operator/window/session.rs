@@ -15,7 +15,7 @@ use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{HISTORY_WORDS, History};
 use crate::operator::table::{PaneTable, hash_keys, key_hash};
 use crate::operator::{
-    Advance, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Repeat, RowBuffer, TimeDomain,
+    Advance, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Repeat, RowBuffer, RowKind, TimeDomain,
 };
 
 /// No session.
@@ -222,20 +222,13 @@ impl SessionOperator {
         }
         let (key_row, new_key) = self.keys.find_or_insert(key, hash);
         self.idle_keys += usize::from(new_key);
-        let (mut into, mut window) = (NONE, own);
-        let mut at = self.first_of(key_row);
-        while at != NONE {
-            let session = self.sessions[at as usize];
-            if session.window.start <= own.end && own.start <= session.window.end {
-                window.start = window.start.min(session.window.start);
-                window.end = window.end.max(session.window.end);
-                if into == NONE {
-                    into = at;
-                } else {
-                    self.join(into, at, batch);
-                }
-            }
-            at = session.next;
+        let (touched, window) = self.touched_by(key_row, own);
+        if self.spec.retractions {
+            self.take_back(&touched, window, batch, before, emit)?;
+        }
+        let mut into = touched.first().copied().unwrap_or(NONE);
+        for &absorbed in touched.iter().skip(1) {
+            self.join(into, absorbed, batch);
         }
         if into == NONE {
             if self.expired(own.end, before) {
@@ -248,6 +241,43 @@ impl SessionOperator {
         self.mark_dirty(into);
         self.touches.push(Touch { row: into, event: index as u32 });
         if self.fires_once { Ok(()) } else { self.after_event(into, batch, time, before, emit) }
+    }
+
+    /// The sessions of a key that an interval overlaps or touches, and the window that they make together.
+    fn touched_by(&self, key: u32, own: Window) -> (Vec<u32>, Window) {
+        let (mut touched, mut window) = (Vec::new(), own);
+        let mut at = self.first_of(key);
+        while at != NONE {
+            let session = &self.sessions[at as usize];
+            if session.window.start <= own.end && own.start <= session.window.end {
+                window.start = window.start.min(session.window.start);
+                window.end = window.end.max(session.window.end);
+                touched.push(at);
+            }
+            at = session.next;
+        }
+        (touched, window)
+    }
+
+    /// Takes back the last results of sessions that an event is about to change.
+    fn take_back<E>(
+        &mut self,
+        touched: &[u32],
+        window: Window,
+        batch: &EventBatch,
+        watermark: Watermark,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        self.settle(batch);
+        for &at in touched {
+            if History::of(self.rows.words(at)).pane_index == 0 {
+                continue;
+            }
+            let same = self.sessions[at as usize].window == window;
+            let kind = if same { RowKind::UpdateBefore } else { RowKind::Delete };
+            self.emit_session(at, watermark, Some(kind), emit)?;
+        }
+        Ok(())
     }
 
     pub(super) fn first_of(&self, key: u32) -> u32 {

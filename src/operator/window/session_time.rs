@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 
 use super::session::{NONE, SessionOperator};
 use super::{instant_after, last_instant};
+use crate::aggregate::Layout;
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{Firing, History};
-use crate::operator::{Accumulation, Emit, Mode, Repeat, RowBuffer, TimeDomain, Trigger};
+use crate::operator::{Accumulation, Emit, Mode, Repeat, RowBuffer, RowKind, TimeDomain, Trigger};
 
 /// What a timer that went off stands for. In this order at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,22 +172,44 @@ impl SessionOperator {
         if discarding && self.rows.get(at).events() == 0 {
             return Ok(());
         }
-        let session = self.sessions[at as usize];
-        let mut rows = RowBuffer::new(&self.layout);
-        rows.push(self.keys.key(session.key), self.rows.get(at));
-        let firing = Firing {
-            layout: &self.layout,
-            fires_once: self.fires_once,
-            accumulation: self.spec.accumulation,
-            window: session.window,
-            watermark,
-        };
-        emit.results(self.index, &mut firing.buffer(&rows))?;
+        self.emit_session(at, watermark, None, emit)?;
         if !self.fires_once {
+            let layout = std::sync::Arc::clone(&self.layout);
+            let firing = self.firing(&layout, at, watermark, None);
             firing.settle(self.rows.get_mut(at));
             self.mark_dirty(at);
         }
         Ok(())
+    }
+
+    fn firing<'a>(
+        &self,
+        layout: &'a Layout,
+        at: u32,
+        watermark: Watermark,
+        takes_back: Option<RowKind>,
+    ) -> Firing<'a> {
+        Firing {
+            layout,
+            fires_once: self.fires_once,
+            accumulation: self.spec.accumulation,
+            window: self.sessions[at as usize].window,
+            watermark,
+            takes_back,
+        }
+    }
+
+    /// Emits what a session holds, or takes back what was emitted of it last.
+    pub(super) fn emit_session<E>(
+        &self,
+        at: u32,
+        watermark: Watermark,
+        takes_back: Option<RowKind>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let mut rows = RowBuffer::new(&self.layout);
+        rows.push(self.keys.key(self.sessions[at as usize].key), self.rows.get(at));
+        emit.results(self.index, &mut self.firing(&self.layout, at, watermark, takes_back).buffer(&rows))
     }
 
     /// Lets the wall clock reach `now`: sessions that follow it close, and changes that wait for it are emitted.

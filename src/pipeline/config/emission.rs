@@ -95,8 +95,16 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
     }
     let retractions_item = section.take("retractions");
     let retractions = retractions_item.as_ref().map_or(Ok(false), Item::boolean)?;
-    if let Some(item) = retractions_item.as_ref().filter(|_| retractions && mode != Mode::Update) {
-        return Err(item.error("only update takes results back", "Use `mode = \"update\"`, or remove it."));
+    if let Some(item) = retractions_item.as_ref().filter(|_| retractions) {
+        if mode != Mode::Update {
+            return Err(
+                item.error("only update takes results back", "Use `mode = \"update\"`, or remove it.")
+            );
+        }
+        if trigger != Trigger::Watermark || timing.advance == Advance::Batch {
+            let message = "results are taken back only where update emits after each event";
+            return Err(item.error(message, "Remove it, or remove the interval or the batches."));
+        }
     }
     let accumulation = read_accumulation(section, mode)?;
     Ok(Emission { time, allowed_lateness, mode, retractions, trigger, accumulation })

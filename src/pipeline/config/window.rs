@@ -17,7 +17,8 @@ pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigg
 /// Longest name of a window; it becomes part of the names of its column families.
 const NAME_LENGTH_MAX: usize = 48;
 /// Columns of a result row that are not the user's to name.
-pub(super) const RESERVED: [&str; 5] = ["window_start", "window_end", "pane", "pane_index", "watermark"];
+pub(super) const RESERVED: [&str; 6] =
+    ["window_start", "window_end", "pane", "pane_index", "watermark", "row_kind"];
 
 /// One windowed aggregation.
 #[derive(Clone, Debug, PartialEq)]

@@ -38,6 +38,8 @@ pub struct ResultSpec {
     pub times: TimeFormat,
     /// Adds `pane`, `pane_index` and `watermark` to each row.
     pub metadata: bool,
+    /// Whether rows say what they do to earlier ones.
+    pub row_kinds: bool,
 }
 
 /// Writes results as JSON lines or CSV.
@@ -54,9 +56,12 @@ impl ResultSink {
     /// When the disk is in the way, another process or another state owns the directory, or the output is ahead of
     /// the restored checkpoint.
     pub fn open(spec: ResultSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
-        let ResultSpec { name, directory, format, keys, aggregates, times, metadata } = spec;
-        let look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
-        let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata };
+        let ResultSpec { name, directory, format, keys, aggregates, times, metadata, row_kinds } = spec;
+        let mut look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
+        if row_kinds {
+            look.push_str(" row_kinds");
+        }
+        let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata, row_kinds };
         let (rows, header, extension) = match format {
             Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, "jsonl"),
             Format::Csv => {
@@ -75,7 +80,7 @@ impl ResultSink {
     /// # Errors
     /// When the disk is in the way; the sink then refuses work.
     pub fn write(&mut self, block: &mut dyn ResultBlock) -> Result<()> {
-        self.rows.begin(block.window(), block.watermark());
+        self.rows.begin(block.window(), block.watermark(), block.takes_back());
         while let Some(row) = block.next_row() {
             self.writer.row(|out| self.rows.append(&row, out))?;
         }

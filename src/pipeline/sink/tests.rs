@@ -52,6 +52,7 @@ fn spec(directory: &Path, format: Format) -> ResultSpec {
         aggregates: vec!["n".to_owned()],
         times: TimeFormat::EpochMillis,
         metadata: false,
+        row_kinds: false,
     }
 }
 

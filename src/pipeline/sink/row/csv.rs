@@ -6,7 +6,7 @@ use super::text::{append_float, append_i64, append_int, append_time, append_u64}
 use super::{Component, Shape};
 use crate::aggregate::{Value, decimal_text};
 use crate::event_time::{Watermark, Window};
-use crate::operator::ResultRow;
+use crate::operator::{ResultRow, RowKind};
 use crate::pipeline::sink::error::SinkError;
 
 /// Writes one line of comma-separated values per result.
@@ -17,12 +17,13 @@ pub(in super::super) struct CsvRows {
     window: Vec<u8>,
     watermark: Vec<u8>,
     scratch: Vec<u8>,
+    takes_back: Option<RowKind>,
 }
 
 impl CsvRows {
     pub(in super::super) fn new(shape: Shape) -> Self {
         let (window, watermark, scratch) = Default::default();
-        Self { shape, window, watermark, scratch }
+        Self { shape, window, watermark, scratch, takes_back: None }
     }
 
     /// The line that names the columns.
@@ -30,7 +31,8 @@ impl CsvRows {
         let keys = self.shape.keys.iter().map(|key| key.name.as_str());
         let aggregates = self.shape.aggregates.iter().map(String::as_str);
         let metadata = ["pane", "pane_index", "watermark"].into_iter().filter(|_| self.shape.metadata);
-        let names = keys.chain(["window_start", "window_end"]).chain(aggregates).chain(metadata);
+        let kind = ["row_kind"].into_iter().filter(|_| self.shape.row_kinds);
+        let names = keys.chain(["window_start", "window_end"]).chain(aggregates).chain(metadata).chain(kind);
         let mut header = Vec::new();
         for (index, name) in names.enumerate() {
             if index > 0 {
@@ -42,12 +44,18 @@ impl CsvRows {
         header
     }
 
-    pub(super) fn begin(&mut self, window: Window, watermark: Watermark) {
+    pub(super) fn begin(&mut self, window: Window, watermark: Watermark, takes_back: Option<RowKind>) {
+        self.takes_back = takes_back;
         let times = self.shape.times;
         self.window.clear();
-        append_time(&mut self.window, window.start, times);
+        // All of time has no bounds.
+        if window != Window::ALL {
+            append_time(&mut self.window, window.start, times);
+        }
         self.window.push(b',');
-        append_time(&mut self.window, window.end, times);
+        if window != Window::ALL {
+            append_time(&mut self.window, window.end, times);
+        }
         self.watermark.clear();
         if let Some(time) = watermark.instant() {
             append_time(&mut self.watermark, time, times);
@@ -91,6 +99,10 @@ impl CsvRows {
             append_u64(out, u64::from(row.pane_index));
             out.push(b',');
             out.extend_from_slice(&self.watermark);
+        }
+        if self.shape.row_kinds {
+            out.push(b',');
+            out.extend_from_slice(super::row_kind(self.takes_back, row).name().as_bytes());
         }
         out.push(b'\n');
         Ok(())

@@ -4,10 +4,10 @@ use super::text::{
     append_float, append_int, append_json_bytes, append_json_text, append_json_time, append_json_watermark,
     append_u64,
 };
-use super::{Component, Shape, text};
+use super::{Component, Shape, TimeFormat, text};
 use crate::aggregate::{Value, decimal_text};
-use crate::event_time::{Watermark, Window};
-use crate::operator::ResultRow;
+use crate::event_time::{EventTime, Watermark, Window};
+use crate::operator::{ResultRow, RowKind};
 use crate::pipeline::sink::error::SinkError;
 
 /// Writes `{"key":…,"window_start":…,"window_end":…,"aggregate":…}` per result.
@@ -21,6 +21,7 @@ pub(in super::super) struct JsonRows {
     window: Vec<u8>,
     tail: Vec<u8>,
     scratch: Vec<u8>,
+    takes_back: Option<RowKind>,
 }
 
 impl JsonRows {
@@ -29,16 +30,17 @@ impl JsonRows {
             shape.keys.iter().enumerate().map(|(index, key)| label(index == 0, &key.name)).collect();
         let aggregate_labels = shape.aggregates.iter().map(|name| label(false, name)).collect();
         let (window, tail, scratch) = Default::default();
-        Self { shape, key_labels, aggregate_labels, window, tail, scratch }
+        Self { shape, key_labels, aggregate_labels, window, tail, scratch, takes_back: None }
     }
 
-    pub(super) fn begin(&mut self, window: Window, watermark: Watermark) {
+    pub(super) fn begin(&mut self, window: Window, watermark: Watermark, takes_back: Option<RowKind>) {
+        self.takes_back = takes_back;
         let times = self.shape.times;
         self.window.clear();
         self.window.extend(label(self.shape.keys.is_empty(), "window_start"));
-        append_json_time(&mut self.window, window.start, times);
+        append_bound(&mut self.window, window, window.start, times);
         self.window.extend(label(false, "window_end"));
-        append_json_time(&mut self.window, window.end, times);
+        append_bound(&mut self.window, window, window.end, times);
         self.tail.clear();
         if self.shape.metadata {
             self.tail.extend(label(false, "watermark"));
@@ -68,9 +70,22 @@ impl JsonRows {
             out.extend_from_slice(b"\",\"pane_index\":");
             append_u64(out, u64::from(row.pane_index));
         }
+        if self.shape.row_kinds {
+            out.extend_from_slice(b",\"row_kind\":\"");
+            out.extend_from_slice(super::row_kind(self.takes_back, row).name().as_bytes());
+            out.push(b'"');
+        }
         out.extend_from_slice(&self.tail);
         Ok(())
     }
+}
+
+/// A bound of a window; null for those of all time.
+fn append_bound(out: &mut Vec<u8>, window: Window, bound: EventTime, times: TimeFormat) {
+    if window == Window::ALL {
+        return out.extend_from_slice(b"null");
+    }
+    append_json_time(out, bound, times);
 }
 
 fn label(first: bool, name: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ mod text;
 use super::error::SinkError;
 use crate::codec;
 use crate::event_time::{Watermark, Window};
-use crate::operator::ResultRow;
+use crate::operator::{ResultRow, RowKind};
 
 pub(super) use csv::CsvRows;
 pub(super) use json::JsonRows;
@@ -43,6 +43,12 @@ pub(super) struct Shape {
     pub(super) aggregates: Vec<String>,
     pub(super) times: TimeFormat,
     pub(super) metadata: bool,
+    pub(super) row_kinds: bool,
+}
+
+/// What a row of a block does to earlier ones.
+fn row_kind(takes_back: Option<RowKind>, row: &ResultRow<'_>) -> RowKind {
+    takes_back.unwrap_or(if row.pane_index == 0 { RowKind::Insert } else { RowKind::UpdateAfter })
 }
 
 impl Shape {
@@ -108,10 +114,10 @@ pub(super) enum Rows {
 
 impl Rows {
     /// Prepares what all rows of a block share.
-    pub(super) fn begin(&mut self, window: Window, watermark: Watermark) {
+    pub(super) fn begin(&mut self, window: Window, watermark: Watermark, takes_back: Option<RowKind>) {
         match self {
-            Self::Json(rows) => rows.begin(window, watermark),
-            Self::Csv(rows) => rows.begin(window, watermark),
+            Self::Json(rows) => rows.begin(window, watermark, takes_back),
+            Self::Csv(rows) => rows.begin(window, watermark, takes_back),
         }
     }
 

@@ -17,6 +17,7 @@ fn shape(keys: &[(&str, KeyKind)], aggregates: &[&str], metadata: bool) -> Shape
         aggregates: aggregates.iter().map(|&name| name.to_owned()).collect(),
         times: TimeFormat::Rfc3339,
         metadata,
+        row_kinds: false,
     }
 }
 
@@ -29,7 +30,7 @@ fn key(components: &[&[u8]]) -> Vec<u8> {
 
 fn line(mut rows: Rows, key: &[u8], values: &[Value], watermark: Watermark) -> String {
     let window = Window { start: EventTime::from_millis(TEN), end: EventTime::from_millis(TEN + 3_600_000) };
-    rows.begin(window, watermark);
+    rows.begin(window, watermark, None);
     let mut out = Vec::new();
     rows.append(&ResultRow { key, pane_index: 2, kind: PaneKind::Late, values }, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -177,7 +178,7 @@ proptest! {
     ) {
         let shape = shape(&[("k", KeyKind::Text)], &["a", "b"], false);
         let mut rows = CsvRows::new(shape);
-        rows.begin(Window { start: EventTime::from_millis(0), end: EventTime::from_millis(10) }, Watermark::End);
+        rows.begin(Window { start: EventTime::from_millis(0), end: EventTime::from_millis(10) }, Watermark::End, None);
         let mut text = rows.header();
         let row = ResultRow { key: &key, pane_index: 0, kind: PaneKind::OnTime, values: &values };
         rows.append(&row, &mut text).unwrap();
