@@ -29,9 +29,8 @@ impl SessionOperator {
         let end = session.window.end;
         let boundary = if self.fires_once { None } else { History::of(self.rows.words(at)).next_boundary };
         match boundary {
-            Some(instant) if !session.closed && instant < last_instant(end) => {
-                (instant_after(instant), Due::Boundary)
-            }
+            // Of a session that joined after it closed, one may have been left behind.
+            Some(instant) if instant < last_instant(end) => (instant_after(instant), Due::Boundary),
             _ if session.closed => (end.saturating_add(self.spec.allowed_lateness), Due::Expiry),
             _ => (end, Due::Close),
         }
