@@ -20,6 +20,8 @@ use crate::operator::{
 
 /// No session.
 pub(super) const NONE: u32 = u32::MAX;
+/// Events whose places in the table of keys are looked up ahead.
+const WARMED_EVENTS: usize = 64;
 /// Keys without a session are cleared away once there are so many, and as many as keys with one.
 const IDLE_KEYS_MIN: usize = 4_096;
 
@@ -165,6 +167,9 @@ impl SessionOperator {
                 skipped = rest;
                 continue;
             }
+            if index % WARMED_EVENTS == 0 {
+                self.keys.warm(&hashes[index..hashes.len().min(index + WARMED_EVENTS)]);
+            }
             let time = match self.spec.time {
                 TimeDomain::Event => EventTime::from_millis(batch.times[index]),
                 TimeDomain::Processing => self.now,
@@ -222,14 +227,19 @@ impl SessionOperator {
         }
         let (key_row, new_key) = self.keys.find_or_insert(key, hash);
         self.idle_keys += usize::from(new_key);
-        let (touched, window) = self.touched_by(key_row, own);
-        if self.spec.retractions {
-            self.take_back(&touched, window, batch, before, emit)?;
-        }
-        let mut into = touched.first().copied().unwrap_or(NONE);
-        for &absorbed in touched.iter().skip(1) {
-            self.join(into, absorbed, batch);
-        }
+        let (mut into, window) = match self.only_session(key_row, own) {
+            Some(only) => only,
+            None => {
+                let (touched, window) = self.touched_by(key_row, own);
+                if self.spec.retractions {
+                    self.take_back(&touched, window, batch, before, emit)?;
+                }
+                for &absorbed in touched.iter().skip(1) {
+                    self.join(touched[0], absorbed, batch);
+                }
+                (touched.first().copied().unwrap_or(NONE), window)
+            }
+        };
         if into == NONE {
             if self.expired(own.end, before) {
                 return self.emit_late(batch, index, own, before, emit);
@@ -241,6 +251,20 @@ impl SessionOperator {
         self.mark_dirty(into);
         self.touches.push(Touch { row: into, event: index as u32 });
         if self.fires_once { Ok(()) } else { self.after_event(into, batch, time, before, emit) }
+    }
+
+    /// The one session of a key and what it becomes with an interval, in the common case: no other session, nothing to
+    /// take back.
+    #[inline]
+    fn only_session(&self, key: u32, own: Window) -> Option<(u32, Window)> {
+        let only = self.first_of(key);
+        let session = self.sessions.get(only as usize).filter(|_| !self.spec.retractions)?;
+        let touches = session.window.start <= own.end && own.start <= session.window.end;
+        if session.next != NONE || !touches {
+            return None;
+        }
+        let start = session.window.start.min(own.start);
+        Some((only, Window { start, end: session.window.end.max(own.end) }))
     }
 
     /// The sessions of a key that an interval overlaps or touches, and the window that they make together.
