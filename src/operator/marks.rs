@@ -32,7 +32,10 @@ impl Marks {
         self.before.push(tracker.current());
         let limits = tracker.limits(batch.partition);
         let reached = |time| {
-            operators.iter().all(|operator| operator.reaches(time) || !operator.spec().reads(batch.source))
+            operators.iter().all(|operator| {
+                let spec = operator.spec();
+                operator.reaches(time) || spec.input.is_some() || !spec.reads(batch.source)
+            })
         };
         let mut punctuations = batch.punctuations.as_slice();
         for (index, &millis) in batch.times.iter().enumerate() {
@@ -55,6 +58,12 @@ impl Marks {
             }
             self.before.push(after);
         }
+    }
+
+    /// The marks of events that the watermark stands still for.
+    #[must_use]
+    pub fn steady(watermark: Watermark, events: usize) -> Self {
+        Self { before: vec![watermark; events + 1], ..Self::default() }
     }
 
     /// Leaves out further events, which have moved the watermark all the same: repeated ones, say. `indexes` ascend.

@@ -183,6 +183,10 @@ pub struct OperatorSpec {
     pub aggregates: Vec<AggregateSpec>,
     /// Names of the key fields, in order; empty for one pane per window.
     pub key: Vec<String>,
+    /// The operator whose results are its events; `None` for events of sources. A result is an event at the last
+    /// millisecond of its window; it must come from an operator declared before, whose panes fire once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
     /// Names of the sources it reads; `None` for all. The watermark is that of all sources either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Vec<String>>,
@@ -215,6 +219,7 @@ impl OperatorSpec {
             advance: Advance::Event,
             aggregates,
             key: key.iter().map(|&field| field.to_owned()).collect(),
+            input: None,
             sources: None,
             source_ids: None,
             key_column: 0,
@@ -284,7 +289,7 @@ impl OperatorSpec {
     #[inline]
     #[must_use]
     pub fn reads(&self, source: SourceId) -> bool {
-        self.source_ids.as_ref().is_none_or(|sources| sources.contains(&source))
+        self.input.is_some() || self.source_ids.as_ref().is_none_or(|sources| sources.contains(&source))
     }
 
     /// True when each pane fires exactly once and is gone with its window, so that a pane may be kept in parts.

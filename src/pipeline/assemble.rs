@@ -44,7 +44,11 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, values: &[ValueField
         let input = aggregate.field.as_ref().zip(column).map(|(field, column)| Input {
             field: field.clone(),
             // A field of which only the presence counts is a column of ones.
-            kind: values.get(column).and_then(|value| value.input).unwrap_or(InputType::Int),
+            kind: match &window.input {
+                Some(_) => aggregate.input,
+                None => values.get(column).and_then(|value| value.input),
+            }
+            .unwrap_or(InputType::Int),
             column,
         });
         AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input, defined: None }
@@ -61,6 +65,7 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, values: &[ValueField
         accumulation: window.accumulation,
         aggregates: aggregates.collect(),
         key: window.key.iter().map(|key| key.field.clone()).collect(),
+        input: window.input.clone(),
         sources: window.sources.clone(),
         source_ids: None,
         key_column: columns.key,

@@ -10,6 +10,7 @@ mod checkpointing;
 mod collect;
 mod panes;
 mod restore;
+mod steps;
 mod writer;
 
 use std::num::NonZeroU32;
@@ -32,6 +33,7 @@ pub use collect::{Collected, CollectedLate, CollectedRow};
 pub use restore::{Restored, RestoredPartition};
 
 use panes::StorePanes;
+use steps::{Steps, Tee};
 use writer::Writer;
 
 /// A source partition as the store knows it.
@@ -87,6 +89,8 @@ pub struct WindowStore {
     directory: StateDirectory,
     db: Arc<StateDb>,
     operators: Vec<WindowOperator>,
+    // What some of them get from others.
+    steps: Steps,
     tracker: WatermarkTracker,
     partitions: Vec<Partition>,
     marks: Marks,
@@ -220,13 +224,42 @@ impl WindowStore {
         }
         let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
-        for operator in &mut self.operators {
-            if operator.spec().time == TimeDomain::Processing {
-                operator.tick(now, &mut panes, emit)?;
+        for (index, operator) in self.operators.iter_mut().enumerate() {
+            if self.steps.is_fed(index) {
+                continue;
             }
-            operator.process(batch, &self.marks, &mut panes, emit)?;
+            let mut tee = Tee { emit: &mut *emit, steps: &mut self.steps };
+            if operator.spec().time == TimeDomain::Processing {
+                operator.tick(now, &mut panes, &mut tee)?;
+            }
+            operator.process(batch, &self.marks, &mut panes, &mut tee)?;
         }
+        self.feed(emit)?;
         self.make_room()
+    }
+
+    /// Hands results on to the operators that read them, each followed by its watermark.
+    fn feed(&mut self, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
+        if self.steps.is_empty() {
+            return Ok(());
+        }
+        let task = self.tracker.current();
+        for (index, operator) in self.operators.iter_mut().enumerate() {
+            if !self.steps.is_fed(index) {
+                continue;
+            }
+            let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
+            for (batch, reached) in self.steps.take_for(index)? {
+                let marks = Marks::steady(operator.watermark(), batch.len());
+                let mut tee = Tee { emit: &mut *emit, steps: &mut self.steps };
+                operator.process(&batch, &marks, &mut panes, &mut tee)?;
+                operator.advance(reached, &mut panes, &mut tee)?;
+            }
+            let mut tee = Tee { emit: &mut *emit, steps: &mut self.steps };
+            operator.advance(task, &mut panes, &mut tee)?;
+        }
+        self.steps.clear();
+        Ok(())
     }
 
     /// Ends a batch, for operators that advance by batches ([`Advance::Batch`]): they emit what it changed and what
@@ -327,7 +360,7 @@ impl WindowStore {
         }
         for operator in &self.operators {
             let spec = operator.spec();
-            if !spec.reads(source) {
+            if spec.input.is_some() || !spec.reads(source) {
                 continue;
             }
             let fits = |lengths: &[usize], column: usize| lengths.get(column) == Some(&rows) || rows == 0;
@@ -369,9 +402,10 @@ impl WindowStore {
         self.guarded(|store| {
             let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
             for operator in &mut store.operators {
-                operator.tick(now, &mut panes, emit)?;
+                let mut tee = Tee { emit: &mut *emit, steps: &mut store.steps };
+                operator.tick(now, &mut panes, &mut tee)?;
             }
-            Ok(())
+            store.feed(emit)
         })
     }
 
@@ -403,14 +437,18 @@ impl WindowStore {
     fn advance(&mut self, watermark: Watermark, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
         self.guarded(|store| {
             let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
-            for operator in &mut store.operators {
+            for (index, operator) in store.operators.iter_mut().enumerate() {
+                if store.steps.is_fed(index) {
+                    continue;
+                }
                 let spec = operator.spec();
                 let follows = spec.time == TimeDomain::Event && spec.advance == Advance::Event;
                 if follows || watermark == Watermark::End {
-                    operator.advance(watermark, &mut panes, emit)?;
+                    let mut tee = Tee { emit: &mut *emit, steps: &mut store.steps };
+                    operator.advance(watermark, &mut panes, &mut tee)?;
                 }
             }
-            Ok(())
+            store.feed(emit)
         })
     }
 

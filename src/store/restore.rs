@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::builder::{WindowStoreBuilder, family};
 use super::panes::decode;
+use super::steps::Steps;
 use super::writer::Writer;
 use super::{Partition, Warned, WindowStore};
 use crate::aggregate::STATE_VERSION;
@@ -102,7 +103,8 @@ fn definition(spec: &OperatorSpec) -> String {
 }
 
 /// Opens the state directory, as the builder describes it.
-pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowStore> {
+pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<WindowStore> {
+    let steps = Steps::resolve(&mut builder.windows)?;
     let directory = StateDirectory::open(path, &builder.name, Arc::clone(&builder.clock))?;
     let choice = directory.newest_verified(builder.restore_at)?;
     for damaged in &choice.damaged {
@@ -130,8 +132,11 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
             let db = open_copy(&directory, &verified, &families, &memory)?;
             let manifest = verified.manifest();
             tracker.restore(saved_watermarks(manifest, builder.sources())?, builder.clock.monotonic());
-            for (operator, state) in operators.iter_mut().zip(&manifest.operators) {
-                operator.restore(state.watermark);
+            for operator in &mut operators {
+                let name = &operator.spec().name;
+                if let Some(state) = manifest.operators.iter().find(|state| state.name == *name) {
+                    operator.restore(state.watermark);
+                }
             }
             let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
             let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, hot_bytes)?;
@@ -152,6 +157,7 @@ pub(super) fn open(builder: WindowStoreBuilder, path: &Path) -> Result<WindowSto
     let batch_watermark = super::spark_watermark(saved);
     Ok(WindowStore {
         batch_watermark,
+        steps,
         writer: Writer::start(Arc::clone(&db))?,
         directory,
         db,
@@ -176,8 +182,10 @@ fn open_copy(
 ) -> Result<StateDb> {
     let work = directory.materialise(verified)?;
     let db = StateDb::open(&work, families, memory)?;
-    for (index, operator) in verified.manifest().operators.iter().enumerate() {
-        db.set_family_horizon(FamilyId(index), operator.horizon)?;
+    // Windows may stand in another order now.
+    for (index, family) in families.iter().enumerate() {
+        let known = verified.manifest().operators.iter().find(|operator| operator.name == family.name);
+        db.set_family_horizon(FamilyId(index), known.map_or(Watermark::None, |operator| operator.horizon))?;
     }
     let (found, expected) = (db.epoch()?, verified.manifest().epoch);
     if found != Some(expected) {

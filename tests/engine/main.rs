@@ -16,6 +16,7 @@ mod known_answers;
 mod model;
 mod oracle;
 mod retractions;
+mod steps;
 mod store;
 mod watermarks;
 

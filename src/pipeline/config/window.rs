@@ -25,6 +25,8 @@ pub(super) const RESERVED: [&str; 6] =
 pub struct WindowConfig {
     /// Name, unique in the pipeline.
     pub name: String,
+    /// Name of the window whose results it reads; `None` when it reads sources.
+    pub input: Option<String>,
     /// Names of the sources it reads; `None` for all of them.
     pub sources: Option<Vec<String>>,
     /// Fields that form the key; none: one pane per window.
@@ -100,8 +102,9 @@ pub enum OutputTime {
     EpochMillis,
 }
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "name",
+    "input",
     "source",
     "key",
     "type",
@@ -146,7 +149,8 @@ pub(super) fn read_all(
     for item in item.list()? {
         let mut section = item.section(&KEYS)?;
         let name = read_name(&mut section, &windows)?;
-        windows.push(read_window(section, name, base, timing, places)?);
+        let window = read_window(section, name, base, timing, places, &windows)?;
+        windows.push(window);
     }
     if windows.is_empty() { Err(empty) } else { Ok(windows) }
 }
@@ -173,7 +177,9 @@ fn read_window(
     base: &Path,
     timing: Timing,
     places: &mut Places<'_>,
+    earlier: &[WindowConfig],
 ) -> Result<WindowConfig> {
+    let input = section.take("input").map(|item| read_input(&item, earlier)).transpose()?;
     let sources = section.take("source").map(|item| read_sources(item, places)).transpose()?;
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
     let windows = kind::read(&mut section)?;
@@ -192,8 +198,9 @@ fn read_window(
         return Err(section.error(message, "Rename the field in the input, or leave the metadata out."));
     }
     let Emission { time, allowed_lateness, mode, retractions, trigger, accumulation } = emission;
-    Ok(WindowConfig {
+    let window = WindowConfig {
         name,
+        input,
         sources,
         key,
         windows,
@@ -206,7 +213,49 @@ fn read_window(
         accumulation,
         aggregates,
         output,
-    })
+    };
+    check_input(&section, &window, earlier)?;
+    Ok(window)
+}
+
+/// The name of a window before, whose results are final when they are emitted.
+fn read_input(item: &Item<'_>, earlier: &[WindowConfig]) -> Result<String> {
+    let name = item.name()?;
+    let Some(window) = earlier.iter().find(|window| window.name == name) else {
+        let names: Vec<&str> = earlier.iter().map(|window| window.name.as_str()).collect();
+        let remedy = format!("Name a window declared before this one. Known here: {}.", names.join(", "));
+        return Err(item.error(format!("there is no window \"{name}\" before this one"), remedy));
+    };
+    let once = window.mode == Mode::Append
+        && window.trigger == Trigger::Watermark
+        && window.allowed_lateness == Span::ZERO
+        && window.time == TimeDomain::Event;
+    if !once || window.advance == Advance::Batch {
+        let message = format!("window \"{name}\" emits more than once per pane, or not by event time");
+        let remedy =
+            "Let it append when the watermark closes it, without allowed lateness, triggers and batches.";
+        return Err(item.error(message, remedy));
+    }
+    Ok(name)
+}
+
+/// What a step reads must be in the results of its input.
+fn check_input(section: &Section<'_>, window: &WindowConfig, earlier: &[WindowConfig]) -> Result<()> {
+    let known = earlier.iter().find(|known| window.input.as_ref() == Some(&known.name));
+    let Some(input) = known else { return Ok(()) };
+    for field in &window.key {
+        if !input.key.contains(field) {
+            let message = format!("window \"{}\" has no such key field: `{}`", input.name, field.field);
+            return Err(section.error(message, "Use fields of its key, with the same types."));
+        }
+    }
+    for field in window.aggregates.iter().filter_map(|aggregate| aggregate.field.as_ref()) {
+        if input.aggregates.iter().all(|aggregate| aggregate.name != *field) {
+            let message = format!("window \"{}\" has no such result: `{field}`", input.name);
+            return Err(section.error(message, "Name one of its aggregates as the field."));
+        }
+    }
+    Ok(())
 }
 
 /// One name, or a list of them.

@@ -54,7 +54,8 @@ impl ParsePlan {
         let (keys, values, windows) = columns(config);
         let plans = config.sources.iter().map(|source| {
             let reads = |window: &WindowConfig| {
-                window.sources.as_ref().is_none_or(|names| names.contains(&source.name))
+                window.input.is_none()
+                    && window.sources.as_ref().is_none_or(|names| names.contains(&source.name))
             };
             let mut plan = Self {
                 time: source.time.clone(),
@@ -107,7 +108,8 @@ fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec
     let mut values: Vec<ValueField> = Vec::new();
     let index_of = |values: &[ValueField], field: &str| values.iter().position(|value| value.field == field);
     // Typed fields first: a count of the same field then shares the column.
-    let aggregates = || config.windows.iter().flat_map(|window| &window.aggregates);
+    let of_sources = || config.windows.iter().filter(|window| window.input.is_none());
+    let aggregates = || of_sources().flat_map(|window| &window.aggregates);
     let typed = aggregates().filter(|aggregate| aggregate.input.is_some());
     let untyped = aggregates().filter(|aggregate| aggregate.input.is_none());
     for aggregate in typed.chain(untyped) {
@@ -119,6 +121,12 @@ fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec
     }
     let mut windows = Vec::with_capacity(config.windows.len());
     for window in &config.windows {
+        if window.input.is_some() {
+            // Its columns are those of another window's results.
+            let values = window.aggregates.iter().map(|aggregate| aggregate.field.as_ref().map(|_| 0));
+            windows.push(WindowColumns { key: 0, values: values.collect() });
+            continue;
+        }
         let key = keys.iter().position(|key| *key == window.key).unwrap_or(keys.len());
         if key == keys.len() {
             keys.push(window.key.clone());
