@@ -75,7 +75,9 @@ fn run(events: &[(i64, &str)], kills: &[usize], close: bool) -> Results {
 }
 
 fn expected(rows: &[(usize, i64, i64, &str, i128)]) -> Results {
-    rows.iter().map(|&(step, start, end, key, value)| ((step, start, end, key.to_owned()), (value, 1))).collect()
+    rows.iter()
+        .map(|&(step, start, end, key, value)| ((step, start, end, key.to_owned()), (value, 1)))
+        .collect()
 }
 
 #[test]
