@@ -119,6 +119,7 @@ impl SessionOperator {
                     instant.as_millis().checked_add(interval.as_millis()).map(EventTime::from_millis)
                 });
                 history.store(self.rows.words_mut(at));
+                self.mark_dirty(at);
                 self.plan(at);
             }
             Due::Close => {
