@@ -100,3 +100,40 @@ fn holder(
         holds_back,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event_time::{EventTime, Span};
+
+    fn at(millis: i64) -> EventTime {
+        EventTime::from_millis(millis)
+    }
+
+    #[test]
+    fn the_watermark_stands_at_the_slowest_partition_that_still_counts() {
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let delay = Span::from_millis(5).unwrap();
+        let mut tracker = WatermarkTracker::new(delay, Some(Duration::from_secs(1)));
+        let ids = [0, 1, 2, 3].map(|_| tracker.add_partition(Duration::ZERO));
+        let seen = |tracker: &WatermarkTracker| standing(tracker, Policy::Min, &names, |id| id == ids[3]);
+        tracker.observe(ids[0], at(100));
+        let holder = seen(&tracker).slowest.unwrap();
+        assert_eq!((holder.partition.as_str(), holder.max_time, holder.holds_back), ("b", None, true));
+        tracker.observe(ids[1], at(60));
+        tracker.tick(Duration::from_secs(2), |id| id == ids[0] || id == ids[1]);
+        let standing = seen(&tracker);
+        let holder = standing.slowest.unwrap();
+        assert_eq!((holder.partition.as_str(), holder.max_time), ("b", Some(at(60))));
+        assert_eq!((holder.watermark, holder.delay), (tracker.current(), Some(delay)));
+        assert_eq!(standing.idle, ["c"]);
+        for id in ids {
+            tracker.finish(id);
+        }
+        let standing = seen(&tracker);
+        let holder = standing.slowest.unwrap();
+        assert_eq!((holder.partition.as_str(), holder.holds_back, standing.finished), ("a", false, 3));
+    }
+}

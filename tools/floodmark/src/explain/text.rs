@@ -172,8 +172,8 @@ fn key_line(head: &Head) -> String {
 }
 
 fn table(explanation: &Explanation, times: &Times) -> String {
-    let shows_keys = explanation.head.key.is_none() && !explanation.head.key_fields.is_empty();
-    let shows_keys = shows_keys
+    let many_keys = explanation.head.key.is_none() && !explanation.head.key_fields.is_empty();
+    let shows_keys = many_keys
         || explanation.frames.iter().any(|frame| matches!(&frame.what, What::Event(event) if event.other));
     let headings = ["record", "event time", "key", "values", "watermark", "what happens"];
     let keep = |column: usize| column != 2 || shows_keys;
@@ -184,7 +184,7 @@ fn table(explanation: &Explanation, times: &Times) -> String {
         headings.iter().enumerate().filter(|(at, _)| keep(*at)).map(|(_, name)| *name).collect();
     let mut table = Table::new(&kept);
     for frame in &explanation.frames {
-        for cells in rows(frame, shows_keys, times) {
+        for cells in rows(frame, many_keys, times) {
             table.row(pick(cells));
         }
     }
@@ -197,7 +197,7 @@ fn table(explanation: &Explanation, times: &Times) -> String {
 }
 
 /// The lines of a frame: record, time, key, values, watermark, what happens.
-fn rows(frame: &Frame, shows_keys: bool, times: &Times) -> Vec<Vec<String>> {
+fn rows(frame: &Frame, many_keys: bool, times: &Times) -> Vec<Vec<String>> {
     let moved = times.moved(frame);
     let line = |record: String, watermark: String, what: String| {
         vec![record, String::new(), String::new(), String::new(), watermark, what]
@@ -227,7 +227,7 @@ fn rows(frame: &Frame, shows_keys: bool, times: &Times) -> Vec<Vec<String>> {
         What::InputEnd => vec![line("input ends".to_owned(), moved, "closes every window".to_owned())],
         What::Restored(pane) => {
             let kind = if pane.slice { "holds of the slice" } else { "holds of" };
-            let of = if shows_keys { format!(" {}", pane.key) } else { String::new() };
+            let of = if many_keys { format!(" {}", pane.key) } else { String::new() };
             let (window, values) = (times.window(pane.window), values(&pane.values));
             let events = grouped(pane.events);
             vec![line(
@@ -240,7 +240,7 @@ fn rows(frame: &Frame, shows_keys: bool, times: &Times) -> Vec<Vec<String>> {
             let rest = if *expired { "; takes no more events" } else { "" };
             below(format!("closes {}{rest}", times.window(*window)))
         }
-        What::Firing(firing) => below(firing_line(firing, shows_keys, times)),
+        What::Firing(firing) => below(firing_line(firing, many_keys, times)),
         What::Expired { window, limit } => {
             let (window, limit) = (times.window(*window), times.time(*limit));
             below(format!("expires {window}: the watermark is past {limit}; takes no more events"))
@@ -317,29 +317,30 @@ fn late_line(late: &TooLate, times: &Times) -> String {
     format!("{by}: {window} took events while the watermark was before {limit}")
 }
 
-fn firing_line(firing: &FiringFrame, shows_keys: bool, times: &Times) -> String {
+fn firing_line(firing: &FiringFrame, many_keys: bool, times: &Times) -> String {
     let pane = match firing.pane {
         PaneKind::Early => "early",
         PaneKind::OnTime => "on time",
         PaneKind::Late => "late",
     };
-    let of = if shows_keys { format!(" of {}", firing.key) } else { String::new() };
+    let of = if many_keys { format!(" of {}", firing.key) } else { String::new() };
     let index =
         if firing.pane_index > 0 { format!(", emission {}", firing.pane_index + 1) } else { String::new() };
     format!("fires  {}{of} {pane}{index}: {}", times.window(firing.window), values(&firing.values))
 }
 
 fn others_line(others: &OthersFrame) -> String {
-    let counted = [
+    let kinds = [
         (others.events, "other event", "other events"),
         (others.rejected, "rejected record", "rejected records"),
         (others.filtered, "filtered record", "filtered records"),
     ];
-    let parts = counted.iter().filter(|(count, ..)| *count > 0);
-    let part = |(count, one, many): &(u64, &str, &str)| {
-        format!("{} {}", grouped(*count), if *count == 1 { one } else { many })
-    };
-    parts.map(part).collect::<Vec<_>>().join(", ")
+    let parts = kinds.iter().filter(|(count, ..)| *count > 0);
+    parts.map(|(count, one, many)| counted(*count, one, many)).collect::<Vec<_>>().join(", ")
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 fn values(values: &Aggregates) -> String {
@@ -349,15 +350,15 @@ fn values(values: &Aggregates) -> String {
 fn end(head: &Head, end: &End, times: &Times) -> String {
     let counts = &end.counts;
     let mut parts = vec![format!(
-        "{} events: {} accepted, {} dropped as late",
-        grouped(counts.events),
+        "{}: {} accepted, {} dropped as late",
+        counted(counts.events, "event", "events"),
         grouped(counts.accepted),
         grouped(counts.dropped)
     )];
     let others =
         OthersFrame { events: counts.other_events, rejected: counts.rejected, filtered: counts.filtered };
-    parts.push(format!("{} windows closed", grouped(counts.closed)));
-    parts.push(format!("{} results", grouped(counts.firings)));
+    parts.push(counted(counts.closed, "window closed", "windows closed"));
+    parts.push(counted(counts.firings, "result", "results"));
     if others != OthersFrame::default() {
         parts.push(others_line(&others));
     }
@@ -411,7 +412,10 @@ fn waiting_line(waiting: &Waiting, closed_by_end: bool, times: &Times) -> String
 
 fn holder_text(holder: &Holder, times: &Times) -> String {
     let name = &holder.partition;
-    let role = if holder.holds_back { "the slowest partition is" } else { "the latest partition is" };
+    let role = match holder.holds_back {
+        true => "the slowest partition is",
+        false => "nothing holds it back, the latest partition is",
+    };
     let max = match holder.max_time {
         Some(time) => format!("max {}", times.time(time)),
         None => "nothing came of it yet".to_owned(),
