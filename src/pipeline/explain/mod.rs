@@ -7,8 +7,11 @@
 
 mod effects;
 mod frame;
+mod head;
 mod place;
+mod record;
 mod replay;
+mod resumed;
 mod subject;
 #[cfg(test)]
 mod tests;

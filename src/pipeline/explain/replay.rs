@@ -6,24 +6,23 @@
 
 use std::sync::Arc;
 
+use super::ExplainOptions;
 use super::effects::{Effects, Firings, NoPanes};
-use super::frame::{
-    End, EventFrame, Explanation, Head, RecordFrame, RejectedFrame, RestoredFrame, SourceRule, Waiting, What,
-};
+use super::frame::{End, EventFrame, Explanation, Head, RecordFrame, RejectedFrame, Waiting, What};
+use super::head::head;
 use super::place::place;
+use super::record::{Input, Side, copy_event, empty_like, inputs_of, shown, sides_of, values_of};
+use super::resumed::{restored, take_up};
 use super::subject::{self, Subject};
 use super::timeline::{Other, Timeline};
 use super::waiting::standing;
-use super::{ExplainOptions, FromCheckpoint};
-use crate::aggregate::Value;
 use crate::checkpoint::Manifest;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Datum;
-use crate::event_time::{EventTime, Watermark, Window};
-use crate::inspect::{Aggregates, Origin, Resumed, Wanted, resume};
+use crate::event_time::{EventTime, Watermark};
+use crate::inspect::Aggregates;
 use crate::operator::{
-    Advance, BatchWatermark, EventBatch, KeyColumn, Marks, Mode, OperatorSpec, PartitionId, Repeat, SourceId,
+    Advance, BatchWatermark, EventBatch, KeyColumn, Marks, Mode, OperatorSpec, PartitionId, SourceId,
     SourceSpec, Strategy, WatermarkTracker, WindowOperator,
 };
 use crate::pipeline::assemble::{self, duration};
@@ -31,18 +30,7 @@ use crate::pipeline::config::PipelineConfig;
 use crate::pipeline::outputs::Counters;
 use crate::pipeline::source::{Block, FileSource, ParsePlan, RejectReason};
 use crate::pipeline::task::{refuse_own_files, resume as resume_positions};
-use crate::store::{check_shape, partitions_of, saved_watermarks};
-
-/// Bytes of a record's text that are shown.
-const TEXT_SHOWN: usize = 200;
-
-/// A value that the aggregates read.
-struct Input {
-    field: String,
-    column: usize,
-    // Only whether it is there counts.
-    presence: bool,
-}
+use crate::store::{partitions_of, saved_watermarks};
 
 /// A partition by its index in the source.
 struct Reading {
@@ -480,78 +468,6 @@ fn operator(index: usize, mut spec: OperatorSpec, config: &PipelineConfig) -> Wi
     WindowOperator::new(index, spec)
 }
 
-/// What the checkpoint holds of the subject.
-fn restored(
-    config: &PipelineConfig,
-    from: FromCheckpoint,
-    subject: &Subject,
-    operators: &[WindowOperator],
-    index: usize,
-    clock: &Arc<dyn Clock>,
-) -> Result<Resumed> {
-    let at = match from {
-        FromCheckpoint::Latest => None,
-        FromCheckpoint::Epoch(epoch) => Some(epoch),
-    };
-    let spec = operators[index].spec();
-    let wanted = Wanted {
-        key: subject.key.clone(),
-        first_key: subject.takes_first(),
-        ends: subject.start.and_then(|start| subject::stored_ends(spec, start)),
-    };
-    resume(&config.state.directory, at, clock.wall_millis(), &wanted, |manifest| {
-        check_shape(manifest, operators)?;
-        let mut operator = WindowOperator::new(index, spec.clone());
-        if let Some(state) = manifest.operators.iter().find(|state| state.name == spec.name) {
-            operator.restore(state.watermark);
-        }
-        Ok(operator)
-    })
-}
-
-/// Shows what a checkpoint holds and follows its windows.
-fn take_up(resumed: Resumed, subject: &mut Subject, timeline: &mut Timeline) -> WindowOperator {
-    let Resumed { operator, key, panes, .. } = resumed;
-    if let (true, Some(key)) = (subject.takes_first(), &key) {
-        subject.choose(key);
-    }
-    let (spec, watermark) = (operator.spec(), operator.watermark());
-    for (end, rows) in &panes {
-        subject.meet();
-        for index in 0..rows.len() {
-            let row = rows.row(index);
-            let window = operator.stored_window(*end, row.words());
-            let mut values = Vec::new();
-            row.finish(&mut values);
-            let names = spec.aggregates.iter().map(|aggregate| aggregate.name.clone());
-            let frame = RestoredFrame {
-                window,
-                slice: spec.shares_slices(),
-                key: subject.shown_key(rows.key(index)),
-                events: row.events(),
-                values: Aggregates(names.zip(values).collect()),
-            };
-            timeline.push(What::Restored(frame), watermark, watermark);
-            for window in windows_of_stored(spec, window, watermark) {
-                if subject.holds(window) {
-                    timeline.follow(window, &[], watermark);
-                }
-            }
-        }
-    }
-    operator
-}
-
-/// The windows that a stored pane, or slice, is still needed for.
-fn windows_of_stored(spec: &OperatorSpec, stored: Window, watermark: Watermark) -> Vec<Window> {
-    if !spec.shares_slices() {
-        return vec![stored];
-    }
-    let first = spec.windows.next_holding(stored, EventTime::MIN);
-    let windows = std::iter::successors(first, |window| spec.windows.next_holding(stored, window.end));
-    windows.filter(|window| !watermark.closed(window.end)).collect()
-}
-
 fn open_source(
     config: &PipelineConfig,
     plans: Vec<ParsePlan>,
@@ -567,129 +483,4 @@ fn open_source(
     };
     refuse_own_files(config, &source)?;
     Ok(source)
-}
-
-/// The values that aggregates read, each once.
-fn inputs_of(spec: &OperatorSpec, plans: &[ParsePlan]) -> Vec<Input> {
-    let values = plans.first().map(|plan| plan.values.as_slice()).unwrap_or_default();
-    let mut inputs: Vec<Input> = Vec::new();
-    for input in spec.aggregates.iter().filter_map(|aggregate| aggregate.input.as_ref()) {
-        if inputs.iter().all(|known| known.column != input.column) {
-            let presence = values.get(input.column).is_some_and(|value| value.input.is_none());
-            inputs.push(Input { field: input.field.clone(), column: input.column, presence });
-        }
-    }
-    inputs
-}
-
-fn values_of(batch: &EventBatch, index: usize, inputs: &[Input]) -> Aggregates {
-    let value = |input: &Input| match batch.values.get(input.column).and_then(|column| column.get(index)) {
-        None => Value::Null,
-        Some(_) if input.presence => Value::Text("present".to_owned()),
-        Some(Datum::Int(value)) => Value::Int(i128::from(value)),
-        Some(Datum::Float(value)) => Value::Float(value),
-        Some(Datum::Decimal { unscaled, scale }) => Value::Decimal { unscaled: i128::from(unscaled), scale },
-        Some(Datum::Text(text)) => Value::Text(shown(text)),
-    };
-    Aggregates(inputs.iter().map(|input| (input.field.clone(), value(input))).collect())
-}
-
-fn empty_like(column: &crate::event::ValueColumn) -> crate::event::ValueColumn {
-    use crate::event::ValueColumn;
-    match column {
-        ValueColumn::Int { .. } => ValueColumn::int(),
-        ValueColumn::Float { .. } => ValueColumn::float(),
-        ValueColumn::Decimal { scale, .. } => ValueColumn::decimal(*scale),
-        ValueColumn::Text { .. } => ValueColumn::text(),
-    }
-}
-
-/// Makes `single` hold the event at `index` of `batch` and no other.
-fn copy_event(batch: &EventBatch, index: usize, single: &mut EventBatch) {
-    single.clear();
-    single.times.push(batch.times[index]);
-    single.records.extend(batch.records.get(index));
-    // Of no account for the operator: the marks are made.
-    single.punctuations.clear();
-    for (column, from) in single.keys.iter_mut().zip(&batch.keys) {
-        if !from.is_empty() {
-            column.push(from.get(index));
-        }
-    }
-    for (column, from) in single.values.iter_mut().zip(&batch.values) {
-        match from.get(index) {
-            Some(value) => {
-                // Both columns are of one type.
-                let _ = column.push(value);
-            }
-            None if from.is_empty() => {}
-            None => column.push_null(),
-        }
-    }
-}
-
-/// A record that is no event: rejected for a reason, or passed over by a filter.
-struct Side<'b> {
-    line: u64,
-    text: &'b [u8],
-    why: Option<(RejectReason, String)>,
-}
-
-/// The records of a block that are no events, by line.
-fn sides_of(block: &Block) -> Vec<Side<'_>> {
-    let rejected = block.rejected.iter().map(|rejected| {
-        let detail = match &rejected.field {
-            Some(field) => format!("{field}: {}", rejected.detail),
-            None => rejected.detail.clone(),
-        };
-        Side { line: rejected.record, text: &rejected.text, why: Some((rejected.reason, detail)) }
-    });
-    let filtered = block.filtered_records.iter().map(|(line, place)| {
-        let text = block.batch.text.get(place.start as usize..place.end as usize).unwrap_or_default();
-        Side { line: *line, text, why: None }
-    });
-    let mut sides: Vec<Side<'_>> = rejected.chain(filtered).collect();
-    sides.sort_by_key(|side| side.line);
-    sides
-}
-
-/// The beginning of a text.
-fn shown(text: &[u8]) -> String {
-    let cut = &text[..text.len().min(TEXT_SHOWN)];
-    let more = if cut.len() < text.len() { "…" } else { "" };
-    format!("{}{more}", String::from_utf8_lossy(cut))
-}
-
-fn head(
-    config: &PipelineConfig,
-    options: &ExplainOptions,
-    spec: &OperatorSpec,
-    checkpoint: Option<Origin>,
-) -> Head {
-    let rule = |strategy: Strategy| match strategy {
-        Strategy::Bounded(delay) => format!("the latest event time less {delay}"),
-        Strategy::Monotone => "the latest event time".to_owned(),
-        Strategy::Punctuated => "what some events say".to_owned(),
-        Strategy::None => "none".to_owned(),
-    };
-    let sources = assemble::sources(config)
-        .map(|source| SourceRule { watermark: rule(source.strategy), name: source.name });
-    let others = config.windows.iter().map(|window| &window.name).filter(|name| **name != spec.name);
-    let by_clock = |repeat: Repeat| matches!(repeat, Repeat::Interval(_));
-    Head {
-        pipeline: config.name.clone(),
-        window: spec.name.clone(),
-        other_windows: if options.window.is_none() { others.cloned().collect() } else { Vec::new() },
-        windows: spec.windows.to_string(),
-        allowed_lateness: spec.allowed_lateness,
-        fires: subject::fires(spec),
-        fires_by_clock: by_clock(spec.trigger.early()) || by_clock(spec.trigger.late()),
-        advance: spec.advance,
-        sources: sources.collect(),
-        key_fields: spec.key.clone(),
-        key: None,
-        key_chosen: false,
-        start: options.start,
-        checkpoint,
-    }
 }

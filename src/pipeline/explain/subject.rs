@@ -7,7 +7,7 @@ use super::ExplainOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Window, Windows};
 use crate::inspect::Key;
-use crate::operator::{Advance, Mode, OperatorSpec, TimeDomain};
+use crate::operator::{OperatorSpec, TimeDomain};
 use crate::pipeline::config::{PipelineConfig, WindowConfig, closest};
 
 /// Distinct keys that are remembered to suggest one instead of a key that never comes.
@@ -245,19 +245,4 @@ pub(super) fn stored_ends(spec: &OperatorSpec, start: EventTime) -> Option<(Even
     let (first, last) = (windows.first()?.end, windows.last()?.end);
     let after = if spec.shares_slices() { start } else { EventTime::from_millis(first.as_millis() - 1) };
     Some((after, last))
-}
-
-/// In words, when a window fires.
-pub(super) fn fires(spec: &OperatorSpec) -> String {
-    match (spec.mode, spec.advance) {
-        (Mode::Append, Advance::Event) => spec.trigger.to_string(),
-        (Mode::Append, Advance::Batch) => "at the end of the batch that closes it".to_owned(),
-        (Mode::Update, Advance::Event) if spec.gathers_changes() => {
-            "each changed pane, at intervals by the clock".to_owned()
-        }
-        (Mode::Update, Advance::Event) => "each changed pane, after each event".to_owned(),
-        (Mode::Update, Advance::Batch) => "each changed pane, at the end of each batch".to_owned(),
-        (Mode::Complete, Advance::Batch) => "all panes, at the end of each batch; nothing closes".to_owned(),
-        (Mode::Complete, Advance::Event) => "all panes, at the end of the input; nothing closes".to_owned(),
-    }
 }

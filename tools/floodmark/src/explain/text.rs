@@ -243,7 +243,7 @@ fn rows(frame: &Frame, many_keys: bool, times: &Times) -> Vec<Vec<String>> {
         What::Firing(firing) => below(firing_line(firing, many_keys, times)),
         What::Expired { window, limit } => {
             let (window, limit) = (times.window(*window), times.time(*limit));
-            below(format!("expires {window}: the watermark is past {limit}; takes no more events"))
+            below(format!("expires {window}: the watermark has reached {limit}"))
         }
         _ => below("something that this version does not show".to_owned()),
     }
@@ -265,10 +265,15 @@ fn text_row(record: &RecordFrame) -> Vec<String> {
 fn event_rows(event: &EventFrame, moved: String, times: &Times) -> Vec<Vec<String>> {
     let mut said: Vec<String> =
         event.accepted.iter().map(|accepted| accepted_line(accepted, times)).collect();
-    if event.dropped {
-        said.push("late for all its windows, dropped".to_owned());
+    match event.late.as_slice() {
+        [only] if event.dropped => said.push(format!("dropped, {}", late_line(only, times))),
+        several => {
+            if event.dropped {
+                said.push("dropped, late for all its windows".to_owned());
+            }
+            said.extend(several.iter().map(|late| late_line(late, times)));
+        }
     }
-    said.extend(event.late.iter().map(|late| late_line(late, times)));
     if said.is_empty() {
         said.push(if event.other {
             "another key or window".to_owned()
