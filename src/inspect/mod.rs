@@ -13,6 +13,7 @@ mod choice;
 mod key;
 mod list;
 mod panes;
+mod resume;
 mod shape;
 mod show;
 mod text;
@@ -23,10 +24,12 @@ mod windows;
 pub use key::{Key, parse_base64};
 pub use list::{ListedCheckpoint, list};
 pub use panes::{KeyPane, KeyReport, OperatorPanes, key_panes};
+pub(crate) use resume::{Resumed, Wanted, resume};
 pub use show::{
     CheckpointDetails, FileDetails, OperatorDetails, PartitionDetails, SourceDetails, StagedDetails, show,
 };
 pub use text::Aggregates;
+pub(crate) use text::{as_optional_text, as_text};
 pub use verify::{Found, OperatorRows, VerifiedCheckpoint, Which, verify};
 pub use windows::{
     OperatorWindows, Origin, TopKey, WindowRow, WindowStatus, WindowTotals, WindowsReport, windows,

@@ -7,12 +7,12 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::aggregate::Value;
 
 /// Serialises a value as its text.
-pub(super) fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
 /// Serialises a value that may be absent as its text.
-pub(super) fn as_optional_text<T: Display, S: Serializer>(
+pub(crate) fn as_optional_text<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

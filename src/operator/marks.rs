@@ -89,6 +89,21 @@ impl Marks {
         self.before[index + 1]
     }
 
+    /// The marks of the event at `index` alone, for a batch that holds only that event.
+    ///
+    /// # Panics
+    /// When there is no such event.
+    #[must_use]
+    pub fn single(&self, index: usize) -> Self {
+        let own = |&(at, rejection): &(u32, Rejection)| (at as usize == index).then_some((0, rejection));
+        let skipped = self.skipped.binary_search(&(index as u32)).is_ok();
+        Self {
+            before: vec![self.before(index), self.after(index)],
+            skipped: if skipped { vec![0] } else { Vec::new() },
+            rejected: self.rejected.iter().filter_map(own).collect(),
+        }
+    }
+
     /// The watermark after the last event; without events, before the first.
     #[must_use]
     pub fn last(&self) -> Watermark {

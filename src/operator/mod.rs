@@ -4,6 +4,7 @@
 //! to windows, keeps the panes of open windows in memory, and fires them. Panes that were moved out of memory are
 //! reached through [`Panes`], and everything that leaves goes through [`Emit`].
 
+mod batch;
 mod buffer;
 mod effect;
 mod fire;
@@ -14,6 +15,7 @@ mod watermark;
 mod window;
 
 pub use crate::event::{EventBatch, KeyColumn, PartitionId, SourceId, Validity, ValueColumn};
+pub use batch::BatchWatermark;
 pub use buffer::RowBuffer;
 pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow, RowKind};
 pub use marks::Marks;

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::operator::{Advance, Mode, PartitionId, SourceId};
-use crate::store::{Barrier, ReadTo, WindowStore};
+use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore};
 
 /// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -122,7 +122,9 @@ impl<'a> Task<'a> {
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
-        let source = FileSource::open(&config.sources, plans, &resume(config, &store), Arc::clone(&clock))?;
+        let restored = store.restored().into_iter().flat_map(|restored| restored.partitions());
+        let resume = resume(config, restored);
+        let source = FileSource::open(&config.sources, plans, &resume, Arc::clone(&clock))?;
         let source = match config.watermark.advance {
             Advance::Event => source,
             Advance::Batch => source.in_batches(config.watermark.batch_records, outputs.counters.batch_lines),
@@ -419,7 +421,7 @@ fn open_store(
 }
 
 /// Refuses a pattern that matches what the pipeline itself writes: each run would read the last one's results.
-fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> {
+pub(super) fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> {
     let outputs = config.windows.iter().map(|window| &window.output.path);
     let side = config.late.iter().chain(&config.dead_letter);
     let own = outputs.chain(side).chain([&config.state.directory]);
@@ -441,9 +443,11 @@ fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> 
 }
 
 /// Where the source is to go on, as the restored checkpoint says.
-fn resume(config: &PipelineConfig, store: &WindowStore) -> Vec<PartitionResume> {
+pub(super) fn resume(
+    config: &PipelineConfig,
+    partitions: impl Iterator<Item = RestoredPartition>,
+) -> Vec<PartitionResume> {
     let index_of = |name: &str| config.sources.iter().position(|source| source.name == name).unwrap_or(0);
-    let partitions = store.restored().into_iter().flat_map(|restored| restored.partitions());
     let resume = partitions.map(|partition| PartitionResume {
         source: SourceId(u16::try_from(index_of(&partition.source)).unwrap_or(u16::MAX)),
         name: partition.name,

@@ -152,7 +152,7 @@ impl WindowStore {
             partitions: self.partition_states(),
             operators,
             watermark: self.watermark(),
-            batch_watermark: self.batch_watermark,
+            batch_watermark: self.batch_watermark.next(),
             retain: self.retain,
             staged: barrier.staged,
             counters: barrier.counters,

@@ -21,8 +21,8 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, Emit, EventBatch, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress,
-    SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, Emit, EventBatch, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId,
+    PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
@@ -30,7 +30,9 @@ pub use builder::WindowStoreBuilder;
 pub(crate) use builder::family;
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
 pub use collect::{Collected, CollectedLate, CollectedRow};
+pub(crate) use panes::decode;
 pub use restore::{Restored, RestoredPartition};
+pub(crate) use restore::{check_shape, partitions_of, saved_watermarks};
 
 use panes::StorePanes;
 use steps::{Steps, Tee};
@@ -95,7 +97,7 @@ pub struct WindowStore {
     partitions: Vec<Partition>,
     marks: Marks,
     // What operators that advance by batches will have reached at the end of the batch.
-    batch_watermark: Watermark,
+    batch_watermark: BatchWatermark,
     warned: Warned,
     clock: Arc<dyn Clock>,
     writer: Writer,
@@ -271,7 +273,7 @@ impl WindowStore {
     /// # Errors
     /// As [`WindowStore::process`].
     pub fn end_batch(&mut self, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
-        let reached = std::mem::replace(&mut self.batch_watermark, spark_watermark(self.tracker.current()));
+        let reached = self.batch_watermark.end_batch(self.tracker.current());
         self.guarded(|store| {
             let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
             for operator in &mut store.operators {
@@ -287,13 +289,13 @@ impl WindowStore {
     #[must_use]
     pub fn batch_is_due(&self) -> bool {
         let mut by_batch = self.operators.iter().filter(|operator| operator.spec().advance == Advance::Batch);
-        by_batch.any(|operator| operator.watermark() < self.batch_watermark)
+        by_batch.any(|operator| operator.watermark() < self.batch_watermark.next())
     }
 
     /// The watermark that operators advancing by batches reach at the end of this one.
     #[must_use]
     pub fn batch_watermark(&self) -> Watermark {
-        self.batch_watermark
+        self.batch_watermark.next()
     }
 
     /// Says once what looks wrong in the event times of the last batch, and again when it gets worse.
@@ -534,9 +536,4 @@ impl WindowStore {
     pub fn state_stats(&self) -> Result<StateStats> {
         Ok(self.db.stats()?)
     }
-}
-
-/// The watermark as operators that advance by batches see it: it starts at 1970.
-fn spark_watermark(watermark: Watermark) -> Watermark {
-    watermark.max(Watermark::At(EventTime::from_millis(0)))
 }

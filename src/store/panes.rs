@@ -53,7 +53,7 @@ impl Panes for StorePanes<'_> {
 }
 
 /// Hands the payload of a stored pane to `read`, or says which pane is damaged.
-pub(super) fn decode(
+pub(crate) fn decode(
     stored: Stored<'_>,
     end: EventTime,
     key: &[u8],

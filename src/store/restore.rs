@@ -19,8 +19,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Advance, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId, SourceSpec,
-    WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
+    SourceSpec, WatermarkTracker, WindowOperator,
 };
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
@@ -67,15 +67,20 @@ impl Restored {
 
     /// The partitions, in the order of their indexes.
     pub fn partitions(&self) -> impl Iterator<Item = RestoredPartition> + '_ {
-        self.manifest().partitions.iter().map(|partition| RestoredPartition {
-            name: partition.name.clone(),
-            source: partition.source.clone(),
-            position: partition.position,
-            identity: partition.identity,
-            finished: partition.finished,
-            max_time: partition.max_time,
-        })
+        partitions_of(self.manifest())
     }
+}
+
+/// The partitions of a checkpoint, in the order of their indexes.
+pub(crate) fn partitions_of(manifest: &Manifest) -> impl Iterator<Item = RestoredPartition> + '_ {
+    manifest.partitions.iter().map(|partition| RestoredPartition {
+        name: partition.name.clone(),
+        source: partition.source.clone(),
+        position: partition.position,
+        identity: partition.identity,
+        finished: partition.finished,
+        max_time: partition.max_time,
+    })
 }
 
 /// What a checkpoint says of an operator: enough to refuse another shape, and to read its panes without the code.
@@ -124,7 +129,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         None => {
             // By batches, windows that end by 1970 are closed from the start.
             let by_batch = operators.iter_mut().filter(|operator| operator.spec().advance == Advance::Batch);
-            by_batch.for_each(|operator| operator.restore(super::spark_watermark(Watermark::None)));
+            by_batch.for_each(|operator| operator.restore(BatchWatermark::new(Watermark::None).next()));
             (StateDb::create(&directory.work_dir(), &families, &memory)?, None)
         }
         Some(verified) => {
@@ -154,7 +159,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
     let partitions = partitions.collect();
     let db = Arc::new(db);
     let saved = restored.as_ref().map_or(Watermark::None, |restored| restored.manifest().batch_watermark);
-    let batch_watermark = super::spark_watermark(saved);
+    let batch_watermark = BatchWatermark::new(saved);
     Ok(WindowStore {
         batch_watermark,
         steps,
@@ -199,7 +204,7 @@ fn open_copy(
 }
 
 /// What the manifest says of the watermarks, in the order of the sources as they are declared now.
-fn saved_watermarks(manifest: &Manifest, sources: &[SourceSpec]) -> Result<SavedWatermarks> {
+pub(crate) fn saved_watermarks(manifest: &Manifest, sources: &[SourceSpec]) -> Result<SavedWatermarks> {
     // An only source may change its name: there is no other that it could be mistaken for.
     let only = manifest.sources.len() <= 1 && sources.len() == 1;
     let index_of = |name: &str| match sources.iter().position(|source| source.name == name) {
@@ -240,7 +245,7 @@ fn progress_of(partition: &PartitionState) -> PartitionProgress {
 }
 
 /// Refuses state that was made by another definition, showing both.
-fn check_shape(manifest: &Manifest, operators: &[WindowOperator]) -> Result<()> {
+pub(crate) fn check_shape(manifest: &Manifest, operators: &[WindowOperator]) -> Result<()> {
     let stored: BTreeMap<&str, &OperatorState> =
         manifest.operators.iter().map(|operator| (operator.name.as_str(), operator)).collect();
     let asked: Vec<OperatorState> = operators.iter().map(operator_state).collect();

@@ -2,6 +2,8 @@
 //!
 //! Knows records and lines, not where text comes from.
 
+use std::ops::Range;
+
 use super::csv::{self, Columns, Row};
 use super::json;
 use super::reject::{Refusal, RejectReason, Rejected};
@@ -20,6 +22,8 @@ pub struct Block {
     pub rejected: Vec<Rejected>,
     /// Number of records that a filter passed over.
     pub filtered: u64,
+    /// Those of them, by line and place in `batch.text`, where the source was asked to note them.
+    pub filtered_records: Vec<(u64, Range<u32>)>,
     /// How its partition is recognised; of standard input that is known only once it is read.
     pub identity: Option<SourceIdentity>,
     /// Where reading goes on after this block.
@@ -34,6 +38,7 @@ pub struct Block {
     pub lines: u64,
     /// A batch ends with this block, where the source was asked to cut batches.
     pub end_of_batch: bool,
+    pub(super) notes_filtered: bool,
 }
 
 impl Block {
@@ -41,6 +46,7 @@ impl Block {
         self.batch.clear();
         self.rejected.clear();
         self.filtered = 0;
+        self.filtered_records.clear();
         self.end_of_partition = false;
         self.end_of_watermark = None;
         self.input_bytes = 0;
@@ -175,14 +181,19 @@ impl<'a> BlockParser<'a> {
     }
 
     fn push(&mut self, at: usize, end: usize) {
+        // Blocks stay far below 4 GiB.
+        let place = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
         match self.rows.push(self.text, &mut self.block.batch) {
             Outcome::Event => {
                 self.block.batch.records.push(self.line);
-                // Blocks stay far below 4 GiB.
-                let place = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
                 self.block.batch.spans.push(place(at)..place(end));
             }
-            Outcome::Filtered => self.block.filtered += 1,
+            Outcome::Filtered => {
+                self.block.filtered += 1;
+                if self.block.notes_filtered {
+                    self.block.filtered_records.push((self.line, place(at)..place(end)));
+                }
+            }
             Outcome::Refused(refusal) => self.reject(refusal, at, end),
         }
     }

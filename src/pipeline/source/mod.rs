@@ -96,6 +96,7 @@ pub struct FileSource {
     blocks: u64,
     limits: Limits,
     batches: Option<Batches>,
+    notes_filtered: bool,
 }
 
 /// Batches of so many lines, and how many lines of the current one were read.
@@ -161,7 +162,17 @@ impl FileSource {
         let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
-        let mut source = Self { feeds, partitions, infos, clock, stdin, blocks: 0, limits, batches: None };
+        let mut source = Self {
+            feeds,
+            partitions,
+            infos,
+            clock,
+            stdin,
+            blocks: 0,
+            limits,
+            batches: None,
+            notes_filtered: false,
+        };
         source.recognise(resume)?;
         Ok(source)
     }
@@ -171,6 +182,13 @@ impl FileSource {
     #[must_use]
     pub fn in_batches(mut self, lines: u32, done: u64) -> Self {
         self.batches = Some(Batches { size: u64::from(lines), done });
+        self
+    }
+
+    /// Notes in each block which records a filter passed over, not only how many.
+    #[must_use]
+    pub fn noting_filtered(mut self) -> Self {
+        self.notes_filtered = true;
         self
     }
 
@@ -235,6 +253,7 @@ impl FileSource {
         partition.last_used = self.blocks;
         let mut block = recycled.unwrap_or_default();
         block.clear();
+        block.notes_filtered = self.notes_filtered;
         feed.rows.prepare(&mut block.batch);
         feed.rows.set_limits(bounds);
         let lines_max = self.batches.map(|batches| batches.size.saturating_sub(batches.done).max(1));

@@ -3,6 +3,7 @@
 
 mod bench;
 mod console;
+mod explain;
 mod generate;
 mod inspect;
 mod run;
@@ -37,6 +38,8 @@ enum Command {
     Run(run::Arguments),
     /// Look into checkpoints: which there are, what they hold, whether they are whole. Writes nothing.
     Inspect(inspect::Arguments),
+    /// Tell the life of a window or a key: which events it took, what was late and why, when it fired. Writes nothing.
+    Explain(explain::Arguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

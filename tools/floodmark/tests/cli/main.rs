@@ -16,6 +16,7 @@
 mod aggregates;
 mod bad_input;
 mod crash;
+mod explain;
 mod golden;
 mod inspect;
 mod steps;
