@@ -3,6 +3,7 @@
 
 mod assemble;
 pub mod config;
+pub mod finished;
 pub mod generate;
 mod outputs;
 mod reader;
