@@ -16,7 +16,10 @@
 mod aggregates;
 mod bad_input;
 mod crash;
+mod examples;
 mod golden;
 mod inspect;
+mod lanes;
+mod reapply;
 mod support;
 mod watermarks;
