@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::number::{Exact, float};
-use super::row::{Identity, JsonText, Row, parts};
+use super::row::{Identity, JsonText, Row, bound, parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 
@@ -54,10 +54,10 @@ impl Comparison {
 pub struct Difference {
     /// Names and values of the key.
     pub key: Vec<(String, JsonText)>,
-    /// Start of the window.
-    pub window_start: String,
+    /// Start of the window; none for that of all time.
+    pub window_start: Option<String>,
     /// End of the window.
-    pub window_end: String,
+    pub window_end: Option<String>,
     /// The aggregates; all of them where a lane has no such pane.
     pub values: Vec<Compared>,
 }
@@ -148,7 +148,7 @@ impl Lane {
         for part in parts(directory)? {
             part.rows(|number, _, row| {
                 let (keys, aggregates) = columns(&row);
-                if lane.panes.is_empty() {
+                if lane.aggregates.is_empty() {
                     (lane.keys, lane.aggregates) = (keys, aggregates);
                 } else if lane.keys != keys || lane.aggregates != aggregates {
                     let remedy = "compare outputs whose rows all have the same columns";
@@ -162,8 +162,12 @@ impl Lane {
                     return Err(Error::new(ErrorKind::Invalid, message)
                         .with_remedy("compare directories that hold some of the parts"));
                 }
-                let values = row.values().map(|(_, value)| value.clone()).collect();
-                lane.panes.insert(row.identity(), values);
+                if row.takes_back() {
+                    lane.panes.remove(&row.identity());
+                } else {
+                    let values = row.values().map(|(_, value)| value.clone()).collect();
+                    lane.panes.insert(row.identity(), values);
+                }
                 Ok(())
             })?;
         }
@@ -225,8 +229,8 @@ impl Pair<'_> {
         let keys = if self.exact.panes.is_empty() { &self.fast.keys } else { &self.exact.keys };
         Difference {
             key: keys.iter().cloned().zip(pane.key.iter().cloned()).collect(),
-            window_start: pane.start.to_string(),
-            window_end: pane.end.to_string(),
+            window_start: bound(pane.start),
+            window_end: bound(pane.end),
             values,
         }
     }
@@ -319,6 +323,21 @@ mod tests {
         assert!(compared(&exact, &fast, 1e-9).agrees());
         let (exact, fast) = ([("a", 0, "9007199254740993")], [("a", 0, "9007199254740992")]);
         assert!(!compared(&exact, &fast, 0.0).agrees());
+    }
+
+    #[test]
+    fn a_row_that_was_taken_back_is_gone_and_all_time_has_no_bounds() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = [("+I", 1), ("-U", 1), ("+U", 2), ("-D", 2)].map(|(kind, sum)| {
+            format!("{{\"key\":\"a\",\"window_start\":0,\"window_end\":5,\"sum\":{sum},\"row_kind\":\"{kind}\"}}\n")
+        });
+        let global =
+            "{\"key\":\"a\",\"window_start\":null,\"window_end\":null,\"sum\":3,\"row_kind\":\"+I\"}\n";
+        let path = directory.path().join("part-0000000001.jsonl");
+        DiskFs.write_new(&path, (text.concat() + global).as_bytes()).unwrap();
+        let found = compare(directory.path(), lane(&[("a", 0, "2")]).path(), 0.0, 10).unwrap();
+        assert_eq!((found.only_exact, found.only_fast, found.not_compared.len()), (1, 1, 0));
+        assert_eq!(found.differences[1].window_start, None);
     }
 
     #[test]

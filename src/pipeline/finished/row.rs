@@ -16,7 +16,7 @@ use crate::event_time::{EventTime, Window};
 use crate::pipeline::sink::part_epoch;
 
 /// Columns after the aggregates that say of a row how it came about.
-const METADATA: [&str; 3] = ["pane", "pane_index", "watermark"];
+const METADATA: [&str; 4] = ["pane", "pane_index", "watermark", "row_kind"];
 
 /// A value as JSON text, with every digit that was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,16 +97,18 @@ impl Row {
         let keys = start.ok_or("no window_start: not a result")?;
         let end = fields.get(keys + 1).filter(|(name, _)| name == "window_end");
         let end = end.ok_or("window_end does not follow window_start: not a result")?;
-        let time = |text: &JsonText| {
-            time(text).ok_or_else(|| format!("neither RFC 3339 nor milliseconds: {}", text.as_str()))
-        };
-        let window = Window { start: time(&fields[keys].1)?, end: time(&end.1)? };
+        let window = window(&fields[keys].1, &end.1)?;
         Ok(Self { fields, keys, window })
     }
 
     pub(super) fn identity(&self) -> Identity {
         let key = self.key().map(|(_, value)| value.clone()).collect();
         Identity { end: self.window.end, start: self.window.start, key }
+    }
+
+    /// True when the row takes an earlier one back.
+    pub(super) fn takes_back(&self) -> bool {
+        self.get("row_kind").is_some_and(|kind| matches!(kind.as_str(), "\"-U\"" | "\"-D\""))
     }
 
     /// The components of the key.
@@ -147,8 +149,24 @@ impl Row {
     }
 }
 
+/// The window of two bounds; null bounds are those of all time.
+pub(super) fn window(start: &JsonText, end: &JsonText) -> Result<Window, String> {
+    if start.as_str() == "null" && end.as_str() == "null" {
+        return Ok(Window::ALL);
+    }
+    let time = |text: &JsonText| {
+        time(text).ok_or_else(|| format!("neither RFC 3339 nor milliseconds: {}", text.as_str()))
+    };
+    Ok(Window { start: time(start)?, end: time(end)? })
+}
+
+/// A bound of a window as reports say it; none for that of all time.
+pub(super) fn bound(time: EventTime) -> Option<String> {
+    (time != Window::ALL.start && time != Window::ALL.end).then(|| time.to_string())
+}
+
 /// A time in either of the forms that outputs have.
-pub(super) fn time(text: &JsonText) -> Option<EventTime> {
+fn time(text: &JsonText) -> Option<EventTime> {
     if let Ok(millis) = text.0.parse() {
         return Some(EventTime::from_millis(millis));
     }

@@ -18,14 +18,14 @@ pub(in crate::pipeline) struct ResultLines {
 
 impl ResultLines {
     pub(in crate::pipeline) fn new(spec: ResultSpec) -> Self {
-        let ResultSpec { name: sink, keys, aggregates, times, metadata, .. } = spec;
-        let shape = Shape { sink, keys, aggregates, times, metadata };
+        let ResultSpec { name: sink, keys, aggregates, times, metadata, row_kinds, .. } = spec;
+        let shape = Shape { sink, keys, aggregates, times, metadata, row_kinds };
         Self { rows: Rows::Json(JsonRows::new(shape)), text: Vec::new() }
     }
 
     /// Appends all rows of a block.
     pub(in crate::pipeline) fn write(&mut self, block: &mut dyn ResultBlock) -> Result<()> {
-        self.rows.begin(block.window(), block.watermark());
+        self.rows.begin(block.window(), block.watermark(), block.takes_back());
         while let Some(row) = block.next_row() {
             self.rows.append(&row, &mut self.text)?;
         }

@@ -7,7 +7,7 @@ use clap::Args;
 use floodmark::error::{Error, ErrorKind};
 use floodmark::pipeline::finished::{Comparison, Difference, JsonText, compare};
 
-use crate::table::{Table, printable};
+use crate::table::{Table, printable, window};
 use crate::{CommandResult, console};
 
 /// Exit code when the lanes differ.
@@ -87,7 +87,7 @@ fn add(table: &mut Table, difference: &Difference) {
     let shown = |value: &Option<JsonText>| value.as_ref().map_or("-".to_owned(), JsonText::to_string);
     for value in &difference.values {
         table.row(vec![
-            format!("{}..{}", difference.window_start, difference.window_end),
+            window(&difference.window_start, &difference.window_end),
             key.join(" "),
             value.aggregate.clone(),
             shown(&value.exact),

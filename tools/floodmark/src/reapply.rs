@@ -9,7 +9,7 @@ use floodmark::error::{Error, ErrorKind};
 use floodmark::pipeline::config::PipelineConfig;
 use floodmark::pipeline::finished::{Change, Reapplied, Reapply, reapply};
 
-use crate::table::Table;
+use crate::table::{Table, window};
 use crate::{CommandResult, console};
 
 /// Changes that are shown to people; all of those that the report lists are in `--json`.
@@ -90,7 +90,7 @@ fn add(table: &mut Table, change: &Change) {
     let key: Vec<String> = change.key.iter().map(|(_, value)| value.to_string()).collect();
     for (aggregate, before, after) in &change.values {
         table.row(vec![
-            format!("{}..{}", change.window_start, change.window_end),
+            window(&change.window_start, &change.window_end),
             key.join(" "),
             aggregate.clone(),
             before.as_ref().map_or("-".to_owned(), ToString::to_string),

@@ -20,7 +20,7 @@ use crate::operator::{
 };
 use crate::pipeline::assemble;
 use crate::pipeline::config::{Compression, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig};
-use crate::pipeline::finished::row::{Fields, Identity, JsonText, Part, Row, time};
+use crate::pipeline::finished::row::{Fields, Identity, JsonText, Part, Row, window as window_of};
 use crate::pipeline::sink::ResultLines;
 use crate::pipeline::source::{FileSource, ParsePlan, STDIN_NAME};
 
@@ -59,7 +59,7 @@ pub(super) fn rows(
             let reader = reader.ok_or_else(unknown)?;
             let text =
                 late.text(&reader.source.time.field).map_err(|what| part.wrong(number, &what, REMEDY))?;
-            let group = groups.group_of(&late).map_err(|what| part.wrong(number, &what, REMEDY))?;
+            let group = groups.group_of(&late);
             reader.push(group, &text, (part.path.clone(), number));
             if reader.waiting >= TEXT_BYTES { reader.read(&mut groups, &clock) } else { Ok(()) }
         })?;
@@ -74,7 +74,7 @@ pub(super) fn rows(
 struct Late {
     operator: String,
     source: String,
-    window: Option<(EventTime, EventTime)>,
+    window: Window,
     record: JsonText,
 }
 
@@ -89,7 +89,7 @@ impl Late {
         Ok(Self {
             operator: get("operator")?.to_string(),
             source: get("source")?.to_string(),
-            window: time(get("window_start")?).zip(time(get("window_end")?)),
+            window: window_of(get("window_start")?, get("window_end")?)?,
             record: get("record")?.clone(),
         })
     }
@@ -228,12 +228,8 @@ impl<'a> Groups<'a> {
         Ok(Self { window, spec, by_window, memory_bytes, operators: BTreeMap::new() })
     }
 
-    fn group_of(&self, late: &Late) -> Result<Option<Window>, String> {
-        if !self.by_window {
-            return Ok(None);
-        }
-        let (start, end) = late.window.ok_or("the bounds of the window cannot be read")?;
-        Ok(Some(Window { start, end }))
+    fn group_of(&self, late: &Late) -> Option<Window> {
+        self.by_window.then_some(late.window)
     }
 
     fn process(&mut self, only: Option<Window>, batch: &EventBatch) -> Result<()> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::merge::Rule;
-use super::row::{Identity, JsonText, Part, Row, parts};
+use super::row::{Identity, JsonText, Part, Row, bound, parts};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::config::{
@@ -67,10 +67,10 @@ pub struct Reapplied {
 pub struct Change {
     /// Names and values of the key.
     pub key: Vec<(String, JsonText)>,
-    /// Start of the window.
-    pub window_start: String,
+    /// Start of the window; none for that of all time.
+    pub window_start: Option<String>,
     /// End of the window.
-    pub window_end: String,
+    pub window_end: Option<String>,
     /// The aggregates that changed: name, value before (none in a new row), value after.
     pub values: Vec<(String, Option<JsonText>, JsonText)>,
 }
@@ -248,8 +248,8 @@ impl<'a> Merging<'a> {
 fn change_of(row: &Row) -> Change {
     Change {
         key: row.key().map(|(name, value)| (name.to_owned(), value.clone())).collect(),
-        window_start: row.window.start.to_string(),
-        window_end: row.window.end.to_string(),
+        window_start: bound(row.window.start),
+        window_end: bound(row.window.end),
         values: Vec::new(),
     }
 }
