@@ -22,7 +22,7 @@ use crate::pipeline::assemble;
 use crate::pipeline::config::{Compression, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig};
 use crate::pipeline::finished::row::{Fields, Identity, JsonText, Part, Row, window as window_of};
 use crate::pipeline::sink::ResultLines;
-use crate::pipeline::source::{FileSource, ParsePlan, STDIN_NAME};
+use crate::pipeline::source::{FileSource, ParsePlan, Rejected, STDIN_NAME};
 
 /// Text that is parsed at once.
 const TEXT_BYTES: usize = 4 << 20;
@@ -42,7 +42,7 @@ pub(super) fn rows(
     let mut readers: Vec<Reader> = sources.iter().map(|source| Reader::new(config, window, source)).collect();
     let mut groups = Groups::new(config, window, first)?;
     let mut records = 0;
-    for part in parts {
+    for (index, part) in parts.iter().enumerate() {
         part.lines(|number, line| {
             let late = Late::parse(line).map_err(|what| part.wrong(number, &what, REMEDY))?;
             if late.operator != window.name {
@@ -60,12 +60,12 @@ pub(super) fn rows(
             let text =
                 late.text(&reader.source.time.field).map_err(|what| part.wrong(number, &what, REMEDY))?;
             let group = groups.group_of(&late);
-            reader.push(group, &text, (part.path.clone(), number));
-            if reader.waiting >= TEXT_BYTES { reader.read(&mut groups, &clock) } else { Ok(()) }
+            reader.push(group, &text, (index, number));
+            if reader.waiting >= TEXT_BYTES { reader.read(&mut groups, parts, &clock) } else { Ok(()) }
         })?;
     }
     for reader in &mut readers {
-        reader.read(&mut groups, &clock)?;
+        reader.read(&mut groups, parts, &clock)?;
     }
     Ok((records, groups.finish()?))
 }
@@ -119,8 +119,15 @@ impl Late {
 struct Reader {
     source: SourceConfig,
     plans: Vec<ParsePlan>,
-    texts: BTreeMap<Option<Window>, (Vec<u8>, Vec<(PathBuf, u64)>)>,
+    texts: BTreeMap<Option<Window>, Waiting>,
     waiting: usize,
+}
+
+/// Text of records, and where each of them stood: the index of its part, and its line.
+#[derive(Default)]
+struct Waiting {
+    text: Vec<u8>,
+    places: Vec<(usize, u64)>,
 }
 
 impl Reader {
@@ -140,38 +147,40 @@ impl Reader {
         })
     }
 
-    fn push(&mut self, group: Option<Window>, text: &[u8], place: (PathBuf, u64)) {
-        let (texts, places) = self.texts.entry(group).or_default();
-        texts.extend_from_slice(text);
-        texts.push(b'\n');
-        places.push(place);
+    fn push(&mut self, group: Option<Window>, text: &[u8], place: (usize, u64)) {
+        let waiting = self.texts.entry(group).or_default();
+        waiting.text.extend_from_slice(text);
+        waiting.text.push(b'\n');
+        waiting.places.push(place);
         self.waiting += text.len() + 1;
     }
 
     /// Parses what waits, and hands it to the groups.
-    fn read(&mut self, groups: &mut Groups<'_>, clock: &Arc<dyn Clock>) -> Result<()> {
+    fn read(&mut self, groups: &mut Groups<'_>, parts: &[Part], clock: &Arc<dyn Clock>) -> Result<()> {
         self.waiting = 0;
-        for (group, (text, places)) in std::mem::take(&mut self.texts) {
+        for (group, Waiting { text, places }) in std::mem::take(&mut self.texts) {
             let (config, plans) = (only_stdin(&self.source), self.plans.clone());
             let stdin = Box::new(Cursor::new(text));
             let mut source = FileSource::open_with_stdin(&[config], plans, &[], Arc::clone(clock), stdin)?;
             while let Some(block) = source.next_block(None)? {
                 if let Some(rejected) = block.rejected.first() {
-                    let index = usize::try_from(rejected.record.saturating_sub(1)).unwrap_or(usize::MAX);
-                    let (path, line) =
-                        places.get(index).map_or((Path::new(""), 0), |(path, line)| (path, *line));
-                    let message = format!(
-                        "{}:{line}: the record cannot be used: {} detail={}",
-                        path.display(),
-                        rejected.reason.name(),
-                        rejected.detail
-                    );
-                    return Err(Error::new(ErrorKind::Invalid, message).with_remedy(REMEDY));
+                    return Err(unusable(rejected, &places, parts));
                 }
                 groups.process(group, &block.batch)?;
             }
         }
         Ok(())
+    }
+}
+
+/// The error of a record that was an event once and is none now, at its line of the late output.
+fn unusable(rejected: &Rejected, places: &[(usize, u64)], parts: &[Part]) -> Error {
+    let what = format!("the record cannot be used: {} detail={}", rejected.reason.name(), rejected.detail);
+    let index = usize::try_from(rejected.record.saturating_sub(1)).unwrap_or(usize::MAX);
+    let place = places.get(index).and_then(|&(part, line)| Some((parts.get(part)?, line)));
+    match place {
+        Some((part, line)) => part.wrong(line, &what, REMEDY),
+        None => Error::new(ErrorKind::Invalid, what).with_remedy(REMEDY),
     }
 }
 

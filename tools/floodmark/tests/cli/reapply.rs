@@ -192,3 +192,62 @@ fn what_cannot_be_merged_is_refused_by_name_before_anything_is_read() {
         reapply(&Site::new(&text), "out/daily", "new").assert_refused(2, &[words]);
     }
 }
+
+/// Late records of several sources, one of them CSV without a header, go to the source that their file belongs to.
+#[test]
+fn late_records_are_read_as_their_source_is() {
+    let pipeline = r#"name = "two"
+[[source]]
+name = "orders"
+path = "orders-*.jsonl"
+time = { field = "at", format = "epoch_ms" }
+[[source]]
+name = "payments"
+path = "payments.csv"
+csv = { header = false, columns = ["at", "shop", "cents"] }
+time = { field = "at", format = "epoch_ms" }
+[watermark]
+delay = "0s"
+policy = "max"
+[state]
+directory = "state"
+[[window]]
+name = "daily"
+key = ["shop"]
+type = "tumbling"
+size = "1s"
+aggregates = [{ name = "cents", function = "sum", field = "cents", type = "int" }]
+output = { path = "out/daily", metadata = true }
+[late]
+path = "out/late"
+"#;
+    let site = Site::new(pipeline);
+    site.write("orders-1.jsonl", "{\"at\":10,\"shop\":\"a,b\",\"cents\":1}\n{\"at\":5000,\"shop\":\"c\",\"cents\":2}\n{\"at\":20,\"shop\":\"a,b\",\"cents\":4}\n");
+    site.write("payments.csv", "6000,c,8\n30,\"a,b\",16\n40,\"d\"\"e\",32\n");
+    let (summary, _) = site.complete(&["--quiet"]);
+    assert_eq!(summary["total"]["late"]["daily"], 3, "{summary}");
+    let done = reapply(&site, "out/daily", "new").summary();
+    assert_eq!((&done["corrected"], &done["added"]), (&json!(1), &json!(1)), "{done}");
+    assert_eq!(
+        done["changes"][0]["values"],
+        json!([["cents", 1, 21]]),
+        "orders and payments of the shop are in its row: {done}"
+    );
+    let rows = corrected(&site, "new");
+    let shop = |name: &str| rows.iter().find(|row| row["shop"] == name).unwrap().clone();
+    let row = shop("a,b");
+    assert_eq!((&row["cents"], &row["pane"], &row["pane_index"]), (&json!(21), &json!("late"), &json!(1)));
+    assert_eq!((&shop("d\"e")["cents"], &shop("d\"e")["pane_index"]), (&json!(32), &json!(0)));
+}
+
+#[test]
+fn a_late_line_that_cannot_be_read_is_named_and_nothing_is_written() {
+    let site = quakes(&pipeline("1h", "type = \"tumbling\"\nsize = \"1d\""));
+    site.complete(&["--quiet"]);
+    let bad = "{\"operator\":\"daily\",\"source\":\"quakes.jsonl\",\"window_start\":0,\"window_end\":1,\
+               \"record\":{\"time\":\"soon\",\"net\":\"x\"}}\n";
+    site.write("out/late/part-0000009999.jsonl", bad);
+    let words = ["part-0000009999.jsonl:1", "the record cannot be used: unparsable_timestamp"];
+    reapply(&site, "out/daily", "new").assert_refused(2, &words);
+    assert!(!site.path("new").exists() && !site.path(".new.reapply").exists());
+}
