@@ -4,6 +4,7 @@
 mod assemble;
 pub mod config;
 pub mod explain;
+pub mod finished;
 pub mod generate;
 mod outputs;
 mod reader;

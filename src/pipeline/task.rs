@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::assemble::{self, duration};
-use super::config::PipelineConfig;
+use super::config::{PipelineConfig, SourceConfig, TimeDomain, WindowConfig};
 use super::outputs::{Outputs, handles};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
@@ -95,6 +95,7 @@ struct Task<'a> {
     rate: Option<NonZeroU32>,
     last_begin: Duration,
     last_progress: Duration,
+    last_tick: Duration,
     bytes_since_begin: u64,
     // Something happened since the last barrier.
     changed: bool,
@@ -140,6 +141,7 @@ impl<'a> Task<'a> {
                  watermark.close_at_end = false in pipelines whose input grows"
             );
         }
+        warn_of_replay(config);
         if config.dead_letter.is_none() {
             tracing::info!("rejected records are counted but not kept; set dead_letter.path to keep them");
         }
@@ -157,6 +159,7 @@ impl<'a> Task<'a> {
             rate: options.rate,
             last_begin: clock.monotonic(),
             last_progress: Duration::ZERO,
+            last_tick: clock.monotonic(),
             bytes_since_begin: 0,
             changed: false,
             mid_block: false,
@@ -173,7 +176,10 @@ impl<'a> Task<'a> {
                 return Ok(Ended::Stopped);
             }
             match self.reader.next(PATIENCE)? {
-                Next::Block(block) => self.process(*block)?,
+                Next::Block(block) => {
+                    self.process(*block)?;
+                    self.heed_the_clock()?;
+                }
                 Next::Waiting => self.let_time_pass()?,
                 Next::End => return Ok(Ended::Input),
             }
@@ -207,11 +213,24 @@ impl<'a> Task<'a> {
         let has_backlog = |id: PartitionId| {
             readings.iter().any(|reading| reading.id == id && !reading.finished && reading.name != STDIN_NAME)
         };
-        let before = self.store.watermark();
+        let before = (self.store.watermark(), self.outputs.rows());
         self.store.tick(has_backlog, &mut self.outputs)?;
-        // What this has closed is output like any other.
-        self.changed |= self.store.watermark() > before;
+        // What this has closed or emitted is output like any other.
+        self.changed |= (self.store.watermark(), self.outputs.rows()) != before;
+        self.last_tick = self.clock.monotonic();
         Ok(())
+    }
+
+    /// With input that never pauses, what follows the wall clock has its turn between blocks. Nothing falls idle
+    /// here: whose records wait to be read is not known.
+    fn heed_the_clock(&mut self) -> Result<()> {
+        let now = self.clock.monotonic();
+        if now.saturating_sub(self.last_tick) < PATIENCE {
+            return Ok(());
+        }
+        self.last_tick = now;
+        // `process` has noted a change already.
+        self.store.tick(|_| true, &mut self.outputs)
     }
 
     fn process(&mut self, mut block: Block) -> Result<()> {
@@ -418,6 +437,22 @@ fn open_store(
         .into_iter()
         .fold(builder, |builder, operator| builder.window(operator))
         .open(&config.state.directory)
+}
+
+/// Windows by the wall clock say something of a live stream only: the events of a file all arrive in one moment.
+fn warn_of_replay(config: &PipelineConfig) {
+    let by_clock = config.windows.iter().find(|window| window.time == TimeDomain::Processing);
+    let reads = |window: &WindowConfig, source: &SourceConfig| {
+        window.sources.as_ref().is_none_or(|names| names.contains(&source.name))
+    };
+    let Some(window) = by_clock else { return };
+    if let Some(source) = config.sources.iter().find(|source| reads(window, source) && !source.is_live()) {
+        tracing::warn!(
+            window = %window.name, source = %source.name,
+            "this window counts events when they are read, and these are read from files: its results say how fast they \
+             were read, not when they happened"
+        );
+    }
 }
 
 /// Refuses a pattern that matches what the pipeline itself writes: each run would read the last one's results.

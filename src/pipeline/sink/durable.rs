@@ -9,26 +9,26 @@ use std::path::Path;
 use super::error::SinkError;
 
 /// Creates a file that must not exist.
-pub(super) fn create(path: &Path) -> Result<File, SinkError> {
+pub(in crate::pipeline) fn create(path: &Path) -> Result<File, SinkError> {
     step("create", path)?;
     let options = OpenOptions::new().write(true).create_new(true).to_owned();
     options.open(path).map_err(SinkError::io("create output file", path))
 }
 
 /// Appends `bytes` to an open file.
-pub(super) fn write(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), SinkError> {
+pub(in crate::pipeline) fn write(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), SinkError> {
     step("write", path)?;
     file.write_all(bytes).map_err(SinkError::io("write output", path))
 }
 
 /// Forces the contents of an open file to the disk. After an error the file is lost: the kernel forgets what failed.
-pub(super) fn sync_file(file: &File, path: &Path) -> Result<(), SinkError> {
+pub(in crate::pipeline) fn sync_file(file: &File, path: &Path) -> Result<(), SinkError> {
     step("sync", path)?;
     file.sync_all().map_err(SinkError::io("sync output file", path))
 }
 
 /// Forces the names in a directory to the disk.
-pub(super) fn sync_directory(path: &Path) -> Result<(), SinkError> {
+pub(in crate::pipeline) fn sync_directory(path: &Path) -> Result<(), SinkError> {
     step("sync dir", path)?;
     let synced = File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(SinkError::io("sync directory", path))
@@ -39,7 +39,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), SinkError> {
     clippy::disallowed_methods,
     reason = "the sink's one rename; callers sync the file before, the directory after"
 )]
-pub(super) fn rename(from: &Path, to: &Path) -> Result<(), SinkError> {
+pub(in crate::pipeline) fn rename(from: &Path, to: &Path) -> Result<(), SinkError> {
     step("rename to", to)?;
     fs::rename(from, to).map_err(SinkError::io("rename output file", to))
 }
@@ -66,7 +66,7 @@ pub(super) fn replace(path: &Path, scratch: &Path, bytes: &[u8]) -> Result<(), S
 }
 
 /// Creates a directory and its missing parents, each made to last in its own parent.
-pub(super) fn create_directory(path: &Path) -> Result<(), SinkError> {
+pub(in crate::pipeline) fn create_directory(path: &Path) -> Result<(), SinkError> {
     if path.is_dir() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 
 /// Why an output could not do its work.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SinkError {
+pub(in crate::pipeline) enum SinkError {
     /// The file system said no.
     #[error("cannot {doing}: path={} cause={source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },

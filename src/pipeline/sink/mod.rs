@@ -7,8 +7,9 @@
 //! can be written before the restored checkpoint's output is in place. `writer` and `publisher` move bytes through
 //! `durable`; `row` knows how rows look; neither knows windows, state or checkpoints. `docs/OUTPUT.md` has the rules.
 
-mod durable;
+pub(super) mod durable;
 mod error;
+mod lines;
 mod names;
 mod publisher;
 mod records;
@@ -21,6 +22,8 @@ mod writer;
 
 use crate::error::Result;
 
+pub(super) use lines::{ResultLines, append_json_text, value_text};
+pub(super) use names::{part, part_epoch};
 pub use publisher::{AheadPolicy, Publisher, RecoverReport, Restored};
 pub use records::{DeadLetter, DeadLetterSink, LateSink, RecordSpec, RecordText};
 pub use results::{Format, ResultSink, ResultSpec};

@@ -11,12 +11,12 @@ pub(super) const LOCK: &str = "LOCK";
 const EXTENSIONS: [&str; 2] = ["jsonl", "csv"];
 
 /// Name of the part of `epoch`. Ten digits sort as numbers do for more epochs than a task will live to see.
-pub(super) fn part(epoch: u64, extension: &str) -> String {
+pub(in crate::pipeline) fn part(epoch: u64, extension: &str) -> String {
     format!("part-{epoch:010}.{extension}")
 }
 
 /// The epoch of a part, or `None` when this is not the name of one.
-pub(super) fn part_epoch(name: &str) -> Option<u64> {
+pub(in crate::pipeline) fn part_epoch(name: &str) -> Option<u64> {
     let (digits, extension) = name.strip_prefix("part-")?.split_once('.')?;
     let epoch = digits.parse().ok()?;
     (EXTENSIONS.contains(&extension) && part(epoch, extension) == name).then_some(epoch)

@@ -2,10 +2,12 @@
 //! library's public face.
 
 mod bench;
+mod compare;
 mod console;
 mod explain;
 mod generate;
 mod inspect;
+mod reapply;
 mod run;
 mod table;
 
@@ -30,6 +32,7 @@ const EXIT_CODES: &str = "Exit codes:
   4    another process has the state directory
   5    stored bytes are damaged
   6    state and definition do not fit
+  7    the two results differ (compare)
   130  stopped at once by a second signal";
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +43,10 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Tell the life of a window or a key: which events it took, what was late and why, when it fired. Writes nothing.
     Explain(explain::Arguments),
+    /// Compare a fast lane by arrival time with the exact one, or any two results of one aggregation.
+    Compare(compare::Arguments),
+    /// Work late events into finished results, into a new directory.
+    Reapply(reapply::Arguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -52,6 +59,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Reapply(arguments) => reapply::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

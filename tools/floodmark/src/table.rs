@@ -72,6 +72,14 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
+/// The bounds of a window; all time has none.
+pub(crate) fn window(start: &Option<String>, end: &Option<String>) -> String {
+    match (start, end) {
+        (Some(start), Some(end)) => format!("{start}..{end}"),
+        _ => "all time".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::event_time::{Watermark, Window};
 use crate::operator::{ResultRow, RowKind};
 
 pub(super) use csv::CsvRows;
-pub(super) use json::JsonRows;
+pub(super) use json::{JsonRows, append_value};
 pub use text::TimeFormat;
 pub(super) use text::{
     append_json_bytes, append_json_text, append_json_time, append_json_watermark, append_u64,

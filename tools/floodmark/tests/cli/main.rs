@@ -16,9 +16,12 @@
 mod aggregates;
 mod bad_input;
 mod crash;
+mod examples;
 mod explain;
 mod golden;
 mod inspect;
+mod lanes;
+mod reapply;
 mod steps;
 mod support;
 mod watermarks;
