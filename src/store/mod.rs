@@ -8,6 +8,7 @@
 mod builder;
 mod checkpointing;
 mod collect;
+mod events;
 mod panes;
 mod restore;
 mod writer;
@@ -20,17 +21,19 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, Emit, EventBatch, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId, PartitionProgress,
-    SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
+    Advance, Emit, EventBatch, JoinSpec, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId,
+    PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
 pub(crate) use builder::family;
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
-pub use collect::{Collected, CollectedLate, CollectedRow};
+pub use collect::{Collected, CollectedEvent, CollectedJoin, CollectedLate, CollectedRow};
+pub(crate) use events::event_family;
 pub use restore::{Restored, RestoredPartition};
 
+use events::EventOperators;
 use panes::StorePanes;
 use writer::Writer;
 
@@ -87,6 +90,8 @@ pub struct WindowStore {
     directory: StateDirectory,
     db: Arc<StateDb>,
     operators: Vec<WindowOperator>,
+    // Joins and deduplication.
+    events: EventOperators,
     tracker: WatermarkTracker,
     partitions: Vec<Partition>,
     marks: Marks,
@@ -128,6 +133,11 @@ impl WindowStore {
     /// The windowed aggregations, in the order declared.
     pub fn operators(&self) -> impl ExactSizeIterator<Item = &OperatorSpec> + '_ {
         self.operators.iter().map(WindowOperator::spec)
+    }
+
+    /// The joins, in the order declared. Their indexes go on behind those of the windowed aggregations.
+    pub fn joins(&self) -> impl ExactSizeIterator<Item = &JoinSpec> + '_ {
+        self.events.joins().map(crate::operator::JoinOperator::spec)
     }
 
     /// The state directory.
@@ -213,11 +223,16 @@ impl WindowStore {
         if let Some(known) = self.partitions.get_mut(batch.partition.0 as usize) {
             known.finished = false;
         }
-        self.marks.observe(&mut self.tracker, &self.operators, batch);
+        let (operators, events) = (&self.operators, &self.events);
+        self.marks.observe_where(&mut self.tracker, batch, |time| {
+            let mut reading = operators.iter().filter(|operator| operator.spec().reads(batch.source));
+            reading.all(|operator| operator.reaches(time)) && events.reaches(batch.source, time)
+        });
         self.warn();
         for &(index, rejection) in self.marks.rejected() {
             emit.rejected(batch, index as usize, rejection)?;
         }
+        self.events.drop_repeated(batch, &mut self.marks, emit)?;
         let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
         for operator in &mut self.operators {
@@ -226,6 +241,7 @@ impl WindowStore {
             }
             operator.process(batch, &self.marks, &mut panes, emit)?;
         }
+        self.events.process(batch, &self.marks, emit)?;
         self.make_room()
     }
 
@@ -325,6 +341,7 @@ impl WindowStore {
                 return Err(format!("{kind} column {index}: entries={entries} events={rows}"));
             }
         }
+        self.events.check_columns(batch, source, &keys)?;
         for operator in &self.operators {
             let spec = operator.spec();
             if !spec.reads(source) {
@@ -410,7 +427,7 @@ impl WindowStore {
                     operator.advance(watermark, &mut panes, emit)?;
                 }
             }
-            Ok(())
+            store.events.advance(watermark, emit)
         })
     }
 
@@ -418,7 +435,7 @@ impl WindowStore {
     fn make_room(&mut self) -> Result<()> {
         loop {
             let used: Vec<usize> = self.operators.iter().map(WindowOperator::memory_bytes).collect();
-            if used.iter().sum::<usize>() <= self.hot_bytes_max {
+            if used.iter().sum::<usize>() + self.events.memory_bytes() <= self.hot_bytes_max {
                 return Ok(());
             }
             let mut by_size: Vec<usize> = (0..used.len()).collect();
@@ -477,16 +494,16 @@ impl WindowStore {
         self.operators.get(index).into_iter().flat_map(WindowOperator::open_windows)
     }
 
-    /// Panes in memory, over all operators.
+    /// Panes in memory, over all operators, and events that joins and deduplication remember.
     #[must_use]
     pub fn resident_panes(&self) -> usize {
-        self.operators.iter().map(WindowOperator::resident_panes).sum()
+        self.operators.iter().map(WindowOperator::resident_panes).sum::<usize>() + self.events.held()
     }
 
-    /// Bytes of memory that panes take.
+    /// Bytes of memory that panes and remembered events take.
     #[must_use]
     pub fn hot_bytes(&self) -> usize {
-        self.operators.iter().map(WindowOperator::memory_bytes).sum()
+        self.operators.iter().map(WindowOperator::memory_bytes).sum::<usize>() + self.events.memory_bytes()
     }
 
     /// Figures of the state database.

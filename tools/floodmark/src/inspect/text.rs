@@ -6,7 +6,7 @@ use floodmark::inspect::{
     Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorPanes,
     OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
 };
-use floodmark::operator::{Accumulation, Advance, Mode, OperatorSpec, TimeDomain};
+use floodmark::operator::{Accumulation, Advance, EventDefinition, Mode, OperatorSpec, TimeDomain};
 
 use crate::run::grouped;
 use crate::table::{Table, printable};
@@ -109,9 +109,10 @@ fn partitions(details: &CheckpointDetails) -> String {
 }
 
 fn operator(operator: &OperatorDetails) -> String {
-    let lines = match &operator.spec {
-        Some(spec) => definition(spec),
-        None => vec![format!("not understood by this version: {}", operator.definition)],
+    let lines = match (&operator.spec, &operator.events) {
+        (Some(spec), _) => definition(spec),
+        (None, Some(events)) => events_definition(events),
+        (None, None) => vec![format!("not understood by this version: {}", operator.definition)],
     };
     let panes = operator.open_panes.map_or("not counted".to_owned(), grouped);
     let mut text = format!("  {}\n", printable(&operator.name));
@@ -123,6 +124,17 @@ fn operator(operator: &OperatorDetails) -> String {
         operator.state_version, operator.fingerprint
     ));
     text
+}
+
+fn events_definition(definition: &EventDefinition) -> Vec<String> {
+    match definition {
+        EventDefinition::Join(spec) => {
+            let by =
+                if spec.key.is_empty() { "no key".to_owned() } else { format!("by {}", spec.key.join(", ")) };
+            vec![format!("{spec}, {by}")]
+        }
+        EventDefinition::Dedup(spec) => vec![spec.to_string()],
+    }
 }
 
 fn definition(spec: &OperatorSpec) -> Vec<String> {
