@@ -29,5 +29,6 @@ pub use show::{
 pub use text::Aggregates;
 pub use verify::{Found, OperatorRows, VerifiedCheckpoint, Which, verify};
 pub use windows::{
-    OperatorWindows, Origin, TopKey, WindowRow, WindowStatus, WindowTotals, WindowsReport, windows,
+    OperatorEvents, OperatorWindows, Origin, TopKey, WindowRow, WindowStatus, WindowTotals, WindowsReport,
+    windows,
 };

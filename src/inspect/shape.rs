@@ -84,6 +84,11 @@ impl EventShape {
         }
     }
 
+    /// `join` or `dedup`.
+    pub(super) fn noun(&self) -> &'static str {
+        self.definition.noun()
+    }
+
     /// Says what is wrong with a stored row.
     pub(super) fn check(&self, end: EventTime, key: &[u8], stored: Stored<'_>) -> Result<(), String> {
         match stored {

@@ -111,7 +111,7 @@ fn read(
     let right = places.source(&right_item)?;
     if left == right {
         let message = "left and right are one source: every event would be its own partner";
-        return Err(right_item.error(message, "Name two sources; both may read the same files."));
+        return Err(right_item.error(message, "Name two sources."));
     }
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
     let (from_ms, to_ms) = read_within(&mut section)?;

@@ -3,8 +3,8 @@
 use floodmark::aggregate::AggregateSpec;
 use floodmark::event_time::{Span, Watermark};
 use floodmark::inspect::{
-    Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorPanes,
-    OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
+    Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorEvents,
+    OperatorPanes, OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
 };
 use floodmark::operator::{Accumulation, Advance, EventDefinition, Mode, OperatorSpec, TimeDomain};
 
@@ -209,6 +209,25 @@ pub(super) fn windows(report: &WindowsReport) -> String {
     let mut text = origin(&report.checkpoint);
     for operator in &report.operators {
         text.push_str(&operator_windows(operator));
+    }
+    for held in &report.events {
+        text.push_str(&operator_events(held));
+    }
+    text
+}
+
+fn operator_events(held: &OperatorEvents) -> String {
+    let what = if held.kind == "join" { "events" } else { "ids" };
+    let mut text =
+        format!("\n{} {}\n  live     {} {what}", held.kind, printable(&held.name), grouped(held.live));
+    if let (Some(first), Some(last)) = (held.live_until_min, held.live_until_max) {
+        text.push_str(&format!(", until the watermark is {first} to {last}"));
+    }
+    text.push('\n');
+    for (name, count) in [("expired", held.expired), ("DAMAGED", held.damaged)] {
+        if count > 0 {
+            text.push_str(&format!("  {name:<8} {} {what}\n", grouped(count)));
+        }
     }
     text
 }

@@ -18,5 +18,6 @@ mod bad_input;
 mod crash;
 mod golden;
 mod inspect;
+mod joins;
 mod support;
 mod watermarks;
