@@ -7,6 +7,7 @@
 mod bytes;
 mod define;
 mod distinct;
+mod fields;
 mod finish;
 mod function;
 mod hyperloglog;
@@ -34,6 +35,7 @@ use crate::event::DECIMAL_DIGITS_MAX;
 pub use crate::event::Datum;
 use define::Erased;
 pub use define::{Aggregate, Defined, Observation, StateError};
+pub(crate) use fields::{decode_fields, encode_fields};
 pub use function::{Beyond, Fraction, Function, Keep, LIMIT_MAX, PRECISIONS};
 pub use input::{Input, InputType};
 pub use layout::{Layout, Touch};

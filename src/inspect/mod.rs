@@ -32,5 +32,6 @@ pub use text::Aggregates;
 pub(crate) use text::{as_optional_text, as_text};
 pub use verify::{Found, OperatorRows, VerifiedCheckpoint, Which, verify};
 pub use windows::{
-    OperatorWindows, Origin, TopKey, WindowRow, WindowStatus, WindowTotals, WindowsReport, windows,
+    OperatorEvents, OperatorWindows, Origin, TopKey, WindowRow, WindowStatus, WindowTotals, WindowsReport,
+    windows,
 };

@@ -7,14 +7,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark, Window};
 use crate::inspect::text::Aggregates;
 use crate::inspect::windows::WindowStatus;
-use crate::operator::{OperatorSpec, RowBuffer, WindowOperator};
+use crate::operator::{EVENTS_VERSION, EventDefinition, OperatorSpec, RowBuffer, WindowOperator};
 use crate::state::{FamilyId, FamilySpec, ReadOnlyState, Stored};
-use crate::store::family;
+use crate::store::{event_family, family};
 
 /// A checkpoint's database with the shapes of its operators, by family index.
 pub(super) struct OpenState {
     pub(super) state: ReadOnlyState,
     pub(super) shapes: Vec<Shape>,
+    /// The operators that keep events, whose families come after those of the windows.
+    pub(super) events: Vec<EventShape>,
+}
+
+/// How the rows of one operator that keeps events are read.
+pub(super) struct EventShape {
+    pub(super) name: String,
+    definition: EventDefinition,
 }
 
 /// How the panes of one operator are read.
@@ -25,9 +33,14 @@ pub(super) struct Shape {
 impl OpenState {
     /// Opens the database. Without a horizon set, expired panes that are still on disk are shown.
     pub(super) fn open(summary: &CheckpointSummary, manifest: &Manifest) -> Result<Self> {
-        let operators = manifest.operators.iter().enumerate();
+        let windows = manifest.operators.iter().take_while(|state| event_definition(state).is_none()).count();
+        let (windows, events) = manifest.operators.split_at(windows);
+        let operators = windows.iter().enumerate();
         let shapes = operators.map(|(index, state)| Shape::new(index, state)).collect::<Result<Vec<_>>>()?;
-        let families: Vec<FamilySpec> = shapes.iter().map(|shape| family(shape.spec())).collect();
+        let events = events.iter().map(EventShape::new).collect::<Result<Vec<_>>>()?;
+        let families = shapes.iter().map(|shape| family(shape.spec()));
+        let families: Vec<FamilySpec> =
+            families.chain(events.iter().map(|shape| event_family(&shape.name))).collect();
         let state = ReadOnlyState::open(&summary.database(), &families)?;
         let (found, expected) = (state.epoch(), manifest.epoch);
         if found != expected {
@@ -37,7 +50,7 @@ impl OpenState {
             );
             return Err(Error::new(ErrorKind::Damaged, message).with_remedy("ask for another checkpoint"));
         }
-        Ok(Self { state, shapes })
+        Ok(Self { state, shapes, events })
     }
 
     /// Masks what every operator's horizon has passed.
@@ -49,16 +62,53 @@ impl OpenState {
     }
 }
 
+fn refuse(state: &OperatorState, why: String) -> Error {
+    let message = format!("state of a window cannot be read by this version: window={} {why}", state.name);
+    Error::new(ErrorKind::Incompatible, message)
+        .with_remedy("use the version of floodmark that wrote the checkpoint; `inspect show` names it")
+}
+
+impl EventShape {
+    fn new(state: &OperatorState) -> Result<Self> {
+        if state.state_version != EVENTS_VERSION {
+            return Err(refuse(
+                state,
+                format!("state_version={} known={EVENTS_VERSION}", state.state_version),
+            ));
+        }
+        match event_definition(state) {
+            Some(definition) if event_family(&state.name).column_family() == state.family => {
+                Ok(Self { name: state.name.clone(), definition })
+            }
+            _ => Err(refuse(state, format!("family={} definition={}", state.family, state.definition))),
+        }
+    }
+
+    /// `join` or `dedup`.
+    pub(super) fn noun(&self) -> &'static str {
+        self.definition.noun()
+    }
+
+    /// Says what is wrong with a stored row.
+    pub(super) fn check(&self, end: EventTime, key: &[u8], stored: Stored<'_>) -> Result<(), String> {
+        match stored {
+            Stored::Pane(payload) => {
+                self.definition.check_row(end, key, payload).map_err(|error| error.to_string())
+            }
+            Stored::Damaged(_) => Err("stored event is marked as damaged".to_owned()),
+        }
+    }
+}
+
+/// The definition in a manifest of an operator that keeps events.
+pub(super) fn event_definition(state: &OperatorState) -> Option<EventDefinition> {
+    serde_json::from_str(&state.definition).ok()
+}
+
 impl Shape {
     /// The shape that a manifest describes, if this version reads it.
     fn new(index: usize, state: &OperatorState) -> Result<Self> {
-        let refuse = |why: String| {
-            let message =
-                format!("state of a window cannot be read by this version: window={} {why}", state.name);
-            Error::new(ErrorKind::Incompatible, message).with_remedy(
-                "use the version of floodmark that wrote the checkpoint; `inspect show` names it",
-            )
-        };
+        let refuse = |why: String| refuse(state, why);
         if state.state_version != STATE_VERSION {
             return Err(refuse(format!("state_version={} known={STATE_VERSION}", state.state_version)));
         }

@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::inspect::choice::{Chosen, with_checkpoint};
 use crate::inspect::list::age_ms;
-use crate::inspect::shape::definition;
+use crate::inspect::shape::{definition, event_definition};
 use crate::inspect::text::{as_hex, as_hex32, as_optional_text, as_text};
-use crate::operator::OperatorSpec;
+use crate::operator::{EventDefinition, OperatorSpec};
 use crate::state::window_end;
 
 /// One checkpoint as its manifest describes it.
@@ -114,6 +114,9 @@ pub struct OperatorDetails {
     /// The definition, when this version understands it.
     #[serde(skip)]
     pub spec: Option<OperatorSpec>,
+    /// The definition of a join or of deduplication, when this version understands it.
+    #[serde(skip)]
+    pub events: Option<EventDefinition>,
 }
 
 /// A file of the database.
@@ -210,6 +213,7 @@ fn operator(state: &OperatorState) -> OperatorDetails {
         open_panes: state.open_panes,
         definition: serde_json::from_str(&state.definition).unwrap_or_else(|_| text()),
         spec: definition(state),
+        events: event_definition(state),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::codec::key_components;
 use crate::error::{Error, Result};
 use crate::event_time::EventTime;
 use crate::inspect::choice::{CHOICES_MAX, choose, retired, summaries};
-use crate::inspect::shape::{OpenState, Shape};
+use crate::inspect::shape::{EventShape, OpenState, Shape};
 use crate::state::FamilyId;
 
 /// Damaged panes named for each operator; of the others only the number is given.
@@ -180,11 +180,14 @@ fn read_back(
         }
     }
     for (index, shape) in open.shapes.iter().enumerate() {
-        let mut rows = read_rows(&open, index, shape, &mut verified.problems)?;
-        let family = &manifest.operators[index].family;
-        rows.expired =
-            families.iter().find(|found| found.column_family == *family).map_or(0, |found| found.expired);
-        verified.operators.push(rows);
+        verified.operators.push(read_rows(&open, index, shape, &mut verified.problems)?);
+    }
+    for (index, shape) in (open.shapes.len()..).zip(&open.events) {
+        verified.operators.push(read_events(&open, index, shape, &mut verified.problems)?);
+    }
+    for (rows, state) in verified.operators.iter_mut().zip(&manifest.operators) {
+        let family = families.iter().find(|found| found.column_family == state.family);
+        rows.expired = family.map_or(0, |found| found.expired);
     }
     Ok(())
 }
@@ -218,6 +221,32 @@ fn read_rows(
         let problem =
             format!("more panes are damaged: window={} panes={}", rows.name, rows.damaged - PANES_NAMED_MAX);
         problems.push(Found { file: None, problem });
+    }
+    Ok(rows)
+}
+
+/// Reads the rows of an operator that keeps events, each as a pane of one event.
+fn read_events(
+    open: &OpenState,
+    index: usize,
+    shape: &EventShape,
+    problems: &mut Vec<Found>,
+) -> Result<OperatorRows> {
+    let mut rows = OperatorRows { name: shape.name.clone(), panes: 0, events: 0, damaged: 0, expired: 0 };
+    let mut scan = open.state.scan(FamilyId(index), ..)?;
+    while let Some((row, stored)) = scan.next_pane()? {
+        rows.panes += 1;
+        match shape.check(row.end, row.key, stored) {
+            Ok(()) => rows.events += 1,
+            Err(why) => {
+                rows.damaged += 1;
+                if rows.damaged <= PANES_NAMED_MAX {
+                    let (key, end) = (row.key.escape_ascii(), row.end);
+                    let problem = format!("{why}: operator={} key={key} end={end}", rows.name);
+                    problems.push(Found { file: None, problem });
+                }
+            }
+        }
     }
     Ok(rows)
 }

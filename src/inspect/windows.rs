@@ -10,8 +10,8 @@ use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::inspect::choice::{Chosen, with_checkpoint};
 use crate::inspect::key::Key;
 use crate::inspect::list::age_ms;
-use crate::inspect::shape::{OpenState, Shape};
-use crate::inspect::text::as_text;
+use crate::inspect::shape::{EventShape, OpenState, Shape};
+use crate::inspect::text::{as_optional_text, as_text};
 use crate::inspect::top::TopCounter;
 use crate::state::FamilyId;
 
@@ -81,6 +81,29 @@ pub struct WindowsReport {
     pub checkpoint: Origin,
     /// Windows by operator.
     pub operators: Vec<OperatorWindows>,
+    /// What joins and deduplication hold.
+    pub events: Vec<OperatorEvents>,
+}
+
+/// What one join, or the deduplication of one source, holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OperatorEvents {
+    /// Its name.
+    pub name: String,
+    /// `join` or `dedup`.
+    pub kind: &'static str,
+    /// Events, or ids, that still count.
+    pub live: u64,
+    /// Those that the watermark has passed and that are still on disk.
+    pub expired: u64,
+    /// Those that cannot be read.
+    pub damaged: u64,
+    /// When the first live one is forgotten.
+    #[serde(serialize_with = "as_optional_text")]
+    pub live_until_min: Option<EventTime>,
+    /// When the last one is forgotten.
+    #[serde(serialize_with = "as_optional_text")]
+    pub live_until_max: Option<EventTime>,
 }
 
 /// The windows of one operator.
@@ -164,11 +187,22 @@ pub fn windows(
 ) -> Result<WindowsReport> {
     with_checkpoint(path, at, |chosen| {
         let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
-        let operators = selected(&open, window)?
+        let named = |shape: &&EventShape| window.is_none_or(|name| shape.name == name);
+        let events = (open.shapes.len()..).zip(&open.events).filter(|(_, shape)| named(shape));
+        let events = events
+            .map(|(index, shape)| {
+                scan_events(&open, index, shape, chosen.manifest.operators[index].watermark)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let windows = match window {
+            Some(_) if !events.is_empty() => Vec::new(),
+            _ => selected(&open, window)?,
+        };
+        let operators = windows
             .into_iter()
             .map(|index| scan(&open, index, chosen.manifest.operators[index].watermark, top))
             .collect::<Result<_>>()?;
-        Ok(WindowsReport { checkpoint: origin(chosen, now_ms), operators })
+        Ok(WindowsReport { checkpoint: origin(chosen, now_ms), operators, events })
     })
 }
 
@@ -205,6 +239,35 @@ fn scan(open: &OpenState, index: usize, watermark: Watermark, top: usize) -> Res
         tally.add(shape.window(pane.end, &row), pane.key, events);
     }
     Ok(tally.finish(top))
+}
+
+fn scan_events(
+    open: &OpenState,
+    index: usize,
+    shape: &EventShape,
+    watermark: Watermark,
+) -> Result<OperatorEvents> {
+    let mut held = OperatorEvents {
+        name: shape.name.clone(),
+        kind: shape.noun(),
+        live: 0,
+        expired: 0,
+        damaged: 0,
+        live_until_min: None,
+        live_until_max: None,
+    };
+    let mut scan = open.state.scan(FamilyId(index), ..)?;
+    while let Some((row, stored)) = scan.next_pane()? {
+        held.damaged += u64::from(shape.check(row.end, row.key, stored).is_err());
+        if watermark.closed(row.end) {
+            held.expired += 1;
+        } else {
+            held.live += 1;
+            held.live_until_min.get_or_insert(row.end);
+            held.live_until_max = Some(row.end);
+        }
+    }
+    Ok(held)
 }
 
 /// Windows as a scan meets them: by end, each as a whole.

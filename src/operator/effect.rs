@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EventBatch, Rejection, RowBuffer};
+use super::{EventBatch, Rejection, RowBuffer, SourceId};
 use crate::aggregate::{RowMut, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 
@@ -108,9 +108,33 @@ impl LateEvent<'_> {
     }
 }
 
+/// One side of a joined row: an event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JoinedEvent<'a> {
+    /// Its event time.
+    pub time: EventTime,
+    /// The fields selected of its side, in the order declared.
+    pub values: &'a [Value],
+}
+
+/// One row of a join: a pair, or with one side only an event that found no partner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JoinedRow<'a> {
+    /// The key of both sides, as written by [`crate::codec::KeyWriter`].
+    pub key: &'a [u8],
+    /// The event of the left source.
+    pub left: Option<JoinedEvent<'a>>,
+    /// The event of the right source.
+    pub right: Option<JoinedEvent<'a>>,
+    /// The watermark at emission: the one that the later event of a pair came after, or the one that showed that no
+    /// partner can come any more.
+    pub watermark: Watermark,
+}
+
 /// Where an operator's effects go.
 ///
-/// `operator` is the index of the windowed aggregation in the pipeline.
+/// `operator` is the index in the pipeline: the windowed aggregations first, then the joins, each in the order
+/// declared.
 pub trait Emit {
     /// What may go wrong outside.
     type Error;
@@ -134,6 +158,30 @@ pub trait Emit {
     /// Whatever the receiver could not do; the operator stops there.
     fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection)
     -> Result<(), Self::Error>;
+
+    /// Takes a row of a join. For receivers of stores without joins there is nothing to take.
+    ///
+    /// # Errors
+    /// Whatever the receiver could not do; the operator stops there.
+    fn joined(&mut self, operator: usize, row: &JoinedRow<'_>) -> Result<(), Self::Error> {
+        let _ = (operator, row);
+        Ok(())
+    }
+
+    /// Learns which events of a batch were dropped because they repeat one that came before; `indexes` ascend and are
+    /// not empty. They moved the watermark and are in no pane.
+    ///
+    /// # Errors
+    /// Whatever the receiver could not do; the store stops there.
+    fn duplicates(
+        &mut self,
+        source: SourceId,
+        batch: &EventBatch,
+        indexes: &[u32],
+    ) -> Result<(), Self::Error> {
+        let _ = (source, batch, indexes);
+        Ok(())
+    }
 }
 
 /// Panes of an operator that are not in memory.

@@ -26,17 +26,26 @@ impl Marks {
         operators: &[WindowOperator],
         batch: &EventBatch,
     ) {
+        self.observe_where(tracker, batch, |time| {
+            operators.iter().all(|operator| {
+                let spec = operator.spec();
+                operator.reaches(time) || spec.input.is_some() || !spec.reads(batch.source)
+            })
+        });
+    }
+
+    /// As [`Marks::observe`], for whatever lies behind `reached`, which says whether a time is in range.
+    pub fn observe_where(
+        &mut self,
+        tracker: &mut WatermarkTracker,
+        batch: &EventBatch,
+        reached: impl Fn(EventTime) -> bool,
+    ) {
         self.before.clear();
         self.skipped.clear();
         self.rejected.clear();
         self.before.push(tracker.current());
         let limits = tracker.limits(batch.partition);
-        let reached = |time| {
-            operators.iter().all(|operator| {
-                let spec = operator.spec();
-                operator.reaches(time) || spec.input.is_some() || !spec.reads(batch.source)
-            })
-        };
         let mut punctuations = batch.punctuations.as_slice();
         for (index, &millis) in batch.times.iter().enumerate() {
             let time = EventTime::from_millis(millis);

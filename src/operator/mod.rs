@@ -2,12 +2,16 @@
 //!
 //! [`WatermarkTracker`] turns the events of all partitions into one watermark; a [`WindowOperator`] assigns events
 //! to windows, keeps the panes of open windows in memory, and fires them. Panes that were moved out of memory are
-//! reached through [`Panes`], and everything that leaves goes through [`Emit`].
+//! reached through [`Panes`], and everything that leaves goes through [`Emit`]. A [`JoinOperator`] keeps events instead,
+//! and a [`DedupOperator`] tells which of them came before; both hand what they hold to the outside as [`Entries`].
 
 mod batch;
 mod buffer;
+mod dedup;
 mod effect;
+mod entries;
 mod fire;
+mod join;
 mod marks;
 mod spec;
 mod table;
@@ -17,7 +21,10 @@ mod window;
 pub use crate::event::{EventBatch, KeyColumn, PartitionId, SourceId, Validity, ValueColumn};
 pub use batch::BatchWatermark;
 pub use buffer::RowBuffer;
-pub use effect::{Emit, LateEvent, PaneKind, Panes, ResultBlock, ResultRow, RowKind};
+pub use dedup::{DedupOperator, DedupSpec};
+pub use effect::{Emit, JoinedEvent, JoinedRow, LateEvent, PaneKind, Panes, ResultBlock, ResultRow, RowKind};
+pub use entries::{EVENTS_VERSION, Entries, EntryError, EventDefinition};
+pub use join::{JoinField, JoinInput, JoinKind, JoinOperator, JoinSpec, Side};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;

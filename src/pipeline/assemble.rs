@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::config::{KeyType, OutputFormat, OutputTime, PipelineConfig, WindowConfig};
-use super::sink::{Format, KeyField, KeyKind, ResultSpec, TimeFormat};
+use super::config::{
+    JoinConfig, KeyField as KeyConfig, KeyType, OutputFormat, OutputTime, PipelineConfig, SelectedField,
+    WindowConfig,
+};
+use super::sink::{Format, JoinSinkSpec, KeyField, KeyKind, ResultSpec, TimeFormat};
 use super::source::{ParsePlan, ValueField, WindowColumns};
 use crate::aggregate::{AggregateSpec, Input, InputType};
 use crate::event_time::Span;
-use crate::operator::{OperatorSpec, SourceSpec};
+use crate::operator::{DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec};
 
 /// The operators of a pipeline, and what each source has to parse for them.
 pub(super) fn operators(config: &PipelineConfig) -> (Vec<ParsePlan>, Vec<OperatorSpec>) {
@@ -24,14 +27,51 @@ pub(super) fn operators(config: &PipelineConfig) -> (Vec<ParsePlan>, Vec<Operato
 
 /// What the watermark has to know of each source. Bounds are not among it: the source itself keeps to them.
 pub(super) fn sources(config: &PipelineConfig) -> impl Iterator<Item = SourceSpec> + '_ {
-    config.sources.iter().map(|source| {
+    let ids = ParsePlan::of_events(config).ids;
+    config.sources.iter().zip(ids).map(|(source, id)| {
         let spec = SourceSpec::new(&source.name, source.watermark.strategy.strategy());
+        let dedup = source.dedup.as_ref().zip(id).map(|(dedup, key_column)| DedupSpec {
+            by: dedup.by.iter().map(|key| key.field.clone()).collect(),
+            within: dedup.within,
+            key_column,
+        });
         SourceSpec {
+            dedup,
             idle_timeout: source.watermark.idle_timeout.map(duration),
             jump_warning: spec.jump_warning.filter(|_| source.time.bounds.bounds.is_open_above()),
             ..spec
         }
     })
+}
+
+/// The joins of a pipeline.
+pub(super) fn joins(config: &PipelineConfig) -> Vec<JoinSpec> {
+    let columns = ParsePlan::of_events(config).joins;
+    let input = |source: &String, fields: &[SelectedField], columns: &WindowColumns| {
+        let field = |(selected, column): (&SelectedField, &Option<usize>)| JoinField {
+            name: selected.name.clone(),
+            field: selected.field.clone(),
+            kind: selected.input,
+            // Every selected field has a column.
+            column: column.unwrap_or_default(),
+        };
+        JoinInput {
+            source: source.clone(),
+            fields: fields.iter().zip(&columns.values).map(field).collect(),
+            source_id: SourceId::default(),
+            key_column: columns.key,
+        }
+    };
+    let join = |(join, [left, right]): (&JoinConfig, &[WindowColumns; 2])| JoinSpec {
+        name: join.name.clone(),
+        key: join.key.iter().map(|key| key.field.clone()).collect(),
+        left: input(&join.left, &join.left_fields, left),
+        right: input(&join.right, &join.right_fields, right),
+        from_ms: join.from_ms,
+        to_ms: join.to_ms,
+        kind: join.kind,
+    };
+    config.joins.iter().zip(&columns).map(join).collect()
 }
 
 /// A span as a length of processing time.
@@ -74,27 +114,53 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, values: &[ValueField
 
 /// Where and how the results of a window are written.
 pub(super) fn results(window: &WindowConfig) -> ResultSpec {
-    let keys = window.key.iter().map(|key| KeyField {
+    ResultSpec {
+        name: format!("results.{}", window.name),
+        directory: window.output.path.clone(),
+        format: format(window.output.format),
+        keys: keys(&window.key),
+        aggregates: window.aggregates.iter().map(|aggregate| aggregate.name.clone()).collect(),
+        times: times(window.output.time_format),
+        metadata: window.output.metadata,
+        row_kinds: window.retractions,
+    }
+}
+
+/// Where and how the rows of a join are written.
+pub(super) fn joined(join: &JoinConfig) -> JoinSinkSpec {
+    let names = |fields: &[SelectedField]| fields.iter().map(|selected| selected.name.clone()).collect();
+    JoinSinkSpec {
+        name: format!("joined.{}", join.name),
+        directory: join.output.path.clone(),
+        format: format(join.output.format),
+        keys: keys(&join.key),
+        left: names(&join.left_fields),
+        right: names(&join.right_fields),
+        times: times(join.output.time_format),
+    }
+}
+
+fn keys(key: &[KeyConfig]) -> Vec<KeyField> {
+    let field = |key: &KeyConfig| KeyField {
         name: key.field.clone(),
         kind: match key.key_type {
             KeyType::Text => KeyKind::Text,
             KeyType::Int => KeyKind::Int,
         },
-    });
-    ResultSpec {
-        name: format!("results.{}", window.name),
-        directory: window.output.path.clone(),
-        format: match window.output.format {
-            OutputFormat::JsonLines => Format::Jsonl,
-            OutputFormat::Csv => Format::Csv,
-        },
-        keys: keys.collect(),
-        aggregates: window.aggregates.iter().map(|aggregate| aggregate.name.clone()).collect(),
-        times: match window.output.time_format {
-            OutputTime::Rfc3339 => TimeFormat::Rfc3339,
-            OutputTime::EpochMillis => TimeFormat::EpochMillis,
-        },
-        metadata: window.output.metadata,
-        row_kinds: window.retractions,
+    };
+    key.iter().map(field).collect()
+}
+
+fn format(format: OutputFormat) -> Format {
+    match format {
+        OutputFormat::JsonLines => Format::Jsonl,
+        OutputFormat::Csv => Format::Csv,
+    }
+}
+
+fn times(format: OutputTime) -> TimeFormat {
+    match format {
+        OutputTime::Rfc3339 => TimeFormat::Rfc3339,
+        OutputTime::EpochMillis => TimeFormat::EpochMillis,
     }
 }

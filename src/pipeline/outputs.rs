@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::assemble;
 use super::config::{Format, PipelineConfig};
 use super::sink::{
-    AheadPolicy, DeadLetter, DeadLetterSink, LateSink, Opened, PublishPermit, Publisher, RecordSpec,
-    RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext, StagedFile,
+    AheadPolicy, DeadLetter, DeadLetterSink, JoinSink, LateSink, Opened, PublishPermit, Publisher,
+    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext,
+    StagedFile,
 };
 use super::source::{Position, Rejected};
 use crate::checkpoint::{Published, StagedOutput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
-use crate::operator::{Emit, EventBatch, LateEvent, Rejection, ResultBlock};
+use crate::operator::{Emit, EventBatch, JoinedRow, LateEvent, Rejection, ResultBlock, SourceId};
 use crate::store::{AfterPublish, WindowStore};
 
 /// Name of the late output in handles.
@@ -36,9 +37,11 @@ pub struct Counters {
     pub filtered: u64,
     /// Records that could not become events, by reason.
     pub rejected: BTreeMap<String, u64>,
-    /// Events that were late for all their windows, by window name.
+    /// Events that were dropped as repetitions, by name of their source.
+    pub duplicates: BTreeMap<String, u64>,
+    /// Events that were late for all their windows, by window or join name.
     pub late: BTreeMap<String, u64>,
-    /// Result rows, by window name.
+    /// Result rows, by window or join name.
     pub results: BTreeMap<String, u64>,
     /// Decompressed bytes read.
     pub input_bytes: u64,
@@ -73,9 +76,12 @@ impl Counters {
             ("input_bytes".to_owned(), self.input_bytes),
             ("batch_lines".to_owned(), self.batch_lines),
         ]);
-        for (group, counts) in
-            [("rejected", &self.rejected), ("late", &self.late), ("results", &self.results)]
-        {
+        for (group, counts) in [
+            ("rejected", &self.rejected),
+            ("late", &self.late),
+            ("results", &self.results),
+            ("duplicates", &self.duplicates),
+        ] {
             map.extend(counts.iter().map(|(name, count)| (format!("{group}.{name}"), *count)));
         }
         map
@@ -93,6 +99,9 @@ impl Counters {
                 None if name == "batch_lines" => counters.batch_lines = count,
                 Some(("rejected", reason)) => {
                     counters.rejected.insert(reason.to_owned(), count);
+                }
+                Some(("duplicates", source)) => {
+                    counters.duplicates.insert(source.to_owned(), count);
                 }
                 Some(("late", window)) => {
                     counters.late.insert(window.to_owned(), count);
@@ -117,13 +126,16 @@ struct Place {
 /// The outputs of a task, and its counters.
 #[derive(Debug)]
 pub(super) struct Outputs {
+    // Names of the windows, then of the joins.
     windows: Vec<String>,
+    sources: Vec<String>,
     results: Vec<ResultSink>,
+    joined: Vec<JoinSink>,
     late: Option<LateSink>,
     dead_letter: Option<DeadLetterSink>,
     publishers: Arc<Mutex<Vec<Publisher>>>,
     pub(super) counters: Counters,
-    // Rows of the current epoch, by window.
+    // Rows of the current epoch, by window or join.
     fresh_rows: Vec<u64>,
     place: Place,
     strict: bool,
@@ -157,6 +169,10 @@ impl Outputs {
         for window in &config.windows {
             results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
         }
+        let mut joined = Vec::new();
+        for join in &config.joins {
+            joined.push(opening.take(JoinSink::open(assemble::joined(join), context, from)?));
+        }
         // Text that is no JSON goes out as a string either way.
         let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
             true => RecordText::Json,
@@ -175,13 +191,16 @@ impl Outputs {
             dead.map(|path| DeadLetterSink::open(spec(DEAD_LETTER, path), context, from)).transpose()?;
         let dead_letter = dead.map(|opened| opening.take(opened));
         opening.refuse_orphans(&staged)?;
-        let windows: Vec<String> = config.windows.iter().map(|window| window.name.clone()).collect();
+        let windows = config.windows.iter().map(|window| window.name.clone());
+        let windows: Vec<String> = windows.chain(config.joins.iter().map(|join| join.name.clone())).collect();
         let counters =
             restored.map(|restored| Counters::from_map(&restored.manifest().counters)).unwrap_or_default();
         let outputs = Self {
             fresh_rows: vec![0; windows.len()],
             windows,
+            sources: config.sources.iter().map(|source| source.name.clone()).collect(),
             results,
+            joined,
             late,
             dead_letter,
             publishers: Arc::new(Mutex::new(opening.publishers)),
@@ -237,10 +256,11 @@ impl Outputs {
             *self.counters.results.entry(window.clone()).or_default() += std::mem::take(rows);
         }
         let results = self.results.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let joined = self.joined.iter_mut().map(|sink| sink as &mut dyn Sink);
         let late = self.late.iter_mut().map(|sink| sink as &mut dyn Sink);
         let dead_letter = self.dead_letter.iter_mut().map(|sink| sink as &mut dyn Sink);
         let mut staged = Vec::new();
-        for sink in results.chain(late).chain(dead_letter) {
+        for sink in results.chain(joined).chain(late).chain(dead_letter) {
             staged.extend(sink.stage(epoch)?);
         }
         Ok(staged)
@@ -367,6 +387,22 @@ impl Emit for Outputs {
             Some(sink) => sink.write(window, &self.place.partition, Some(self.place.start.bytes), &event),
             None => Ok(()),
         }
+    }
+
+    fn joined(&mut self, operator: usize, row: &JoinedRow<'_>) -> Result<()> {
+        let sink = operator.checked_sub(self.results.len()).and_then(|index| self.joined.get_mut(index));
+        let (Some(sink), Some(rows)) = (sink, self.fresh_rows.get_mut(operator)) else {
+            return Err(Error::new(ErrorKind::Bug, format!("row of an unknown join: index={operator}")));
+        };
+        *rows += 1;
+        sink.write(row)
+    }
+
+    fn duplicates(&mut self, source: SourceId, _: &EventBatch, indexes: &[u32]) -> Result<()> {
+        if let Some(name) = self.sources.get(usize::from(source.0)) {
+            *self.counters.duplicates.entry(name.clone()).or_default() += indexes.len() as u64;
+        }
+        Ok(())
     }
 
     fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<()> {

@@ -129,8 +129,10 @@ pub struct Totals {
     pub events: u64,
     /// Result rows by window.
     pub results: BTreeMap<String, u64>,
-    /// Late events by window.
+    /// Late events by window or join.
     pub late: BTreeMap<String, u64>,
+    /// Events dropped as repetitions by source.
+    pub duplicates: BTreeMap<String, u64>,
     /// Rejected records by reason.
     pub rejected: BTreeMap<String, u64>,
     /// Records that filters passed over.
@@ -220,6 +222,7 @@ impl SummaryBuilder {
                 events: counters.events,
                 results: counters.results.clone(),
                 late: counters.late.clone(),
+                duplicates: counters.duplicates.clone(),
                 rejected: counters.rejected.clone(),
                 filtered: counters.filtered,
             },

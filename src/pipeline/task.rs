@@ -433,6 +433,7 @@ fn open_store(
         .restore_at(options.restore_at)
         .clock(Arc::clone(clock));
     let builder = assemble::sources(config).fold(builder, |builder, source| builder.source(source));
+    let builder = assemble::joins(config).into_iter().fold(builder, |builder, join| builder.join(join));
     operators
         .into_iter()
         .fold(builder, |builder, operator| builder.window(operator))
@@ -458,6 +459,7 @@ fn warn_of_replay(config: &PipelineConfig) {
 /// Refuses a pattern that matches what the pipeline itself writes: each run would read the last one's results.
 pub(super) fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> Result<()> {
     let outputs = config.windows.iter().map(|window| &window.output.path);
+    let outputs = outputs.chain(config.joins.iter().map(|join| &join.output.path));
     let side = config.late.iter().chain(&config.dead_letter);
     let own = outputs.chain(side).chain([&config.state.directory]);
     let own: Vec<PathBuf> = own.filter_map(|path| path.canonicalize().ok()).collect();

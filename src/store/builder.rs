@@ -11,7 +11,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
 use crate::operator::{
-    Bounds, DEFAULT_SOURCE, OperatorSpec, Policy, RowBuffer, SourceId, SourceSpec, Strategy,
+    Bounds, DEFAULT_SOURCE, DedupSpec, JoinSpec, OperatorSpec, Policy, RowBuffer, SourceId, SourceSpec,
+    Strategy,
 };
 use crate::state::{FamilySpec, PaneMerge};
 
@@ -30,6 +31,7 @@ const SOURCES_MAX: usize = 1_000;
 pub struct WindowStoreBuilder {
     pub(super) name: String,
     pub(super) windows: Vec<OperatorSpec>,
+    pub(super) joins: Vec<JoinSpec>,
     // What `delay`, `idle_timeout` and `bounds` describe: the source of a store that declares none.
     only: SourceSpec,
     sources: Vec<SourceSpec>,
@@ -46,6 +48,7 @@ impl WindowStoreBuilder {
         Self {
             name: name.to_owned(),
             windows: Vec::new(),
+            joins: Vec::new(),
             only: SourceSpec::new(DEFAULT_SOURCE, Strategy::Bounded(Span::ZERO)),
             sources: Vec::new(),
             policy: Policy::Min,
@@ -61,6 +64,21 @@ impl WindowStoreBuilder {
     #[must_use]
     pub fn window(mut self, spec: OperatorSpec) -> Self {
         self.windows.push(spec);
+        self
+    }
+
+    /// Adds a join of two of the sources. Its rows go to [`crate::operator::Emit::joined`].
+    #[must_use]
+    pub fn join(mut self, spec: JoinSpec) -> Self {
+        self.joins.push(spec);
+        self
+    }
+
+    /// Drops events that repeat an earlier one, of the one source of a store that declares none; of others
+    /// [`SourceSpec::dedup`] says it. Those dropped go to [`crate::operator::Emit::duplicates`].
+    #[must_use]
+    pub fn dedup(mut self, dedup: DedupSpec) -> Self {
+        self.only.dedup = Some(dedup);
         self
     }
 
@@ -149,6 +167,7 @@ impl WindowStoreBuilder {
     /// its newest checkpoint does not verify, [`ErrorKind::Unavailable`] when the disk fails.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<WindowStore> {
         self.check()?;
+        self.resolve_events()?;
         let names: Vec<String> = self.sources().iter().map(|source| source.name.clone()).collect();
         let id =
             |name: &String| names.iter().position(|known| known == name).map(|index| SourceId(index as u16));
@@ -161,10 +180,10 @@ impl WindowStoreBuilder {
     fn check(&self) -> Result<()> {
         let invalid =
             |message: String, remedy: &str| Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
-        if self.windows.is_empty() {
+        if self.windows.is_empty() && self.joins.is_empty() {
             return invalid(
-                "a store needs at least one window".to_owned(),
-                "add one with WindowStoreBuilder::window",
+                "a store needs at least one window or join".to_owned(),
+                "add one with WindowStoreBuilder::window or WindowStoreBuilder::join",
             );
         }
         if self.memory_bytes < MEMORY_BYTES_MIN {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::WindowStore;
 use super::restore::operator_state;
-use super::writer::write_rows;
+use super::writer::{write_entries, write_rows};
 use crate::checkpoint::{
     FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, SourceState,
     StagedOutput, StateDirectory,
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::fault;
-use crate::operator::{PartitionId, PartitionProgress, SourceId, SourceSpec, Spilled};
+use crate::operator::{Entries, PartitionId, PartitionProgress, SourceId, SourceSpec, Spilled};
 use crate::state::{EvictStats, FamilyId, LinkedFile, StateDb};
 
 /// Called once the checkpoint is durable, with the permit to publish its staged output. When it fails, the
@@ -94,6 +94,7 @@ pub(super) struct CheckpointJob {
     directory: StateDirectory,
     epoch: u64,
     spilled: Vec<(usize, Vec<Spilled>)>,
+    entries: Vec<(usize, Entries)>,
     sources: Vec<SourceState>,
     partitions: Vec<PartitionState>,
     operators: Vec<OperatorState>,
@@ -142,12 +143,14 @@ impl WindowStore {
                 known.finished = read.finished;
             }
         }
-        let operators = self.operators.iter().map(operator_state).collect();
+        let windows = self.operators.iter().map(operator_state);
+        let operators = windows.chain(self.events.states()).collect();
         let spilled = self.operators.iter_mut().map(|operator| operator.spill_dirty()).enumerate().collect();
         let job = CheckpointJob {
             directory: self.directory.clone(),
             epoch,
             spilled,
+            entries: self.events.spill_dirty(),
             sources: self.source_states(),
             partitions: self.partition_states(),
             operators,
@@ -223,6 +226,9 @@ impl CheckpointJob {
         let mut panes_written = 0;
         for (operator, spilled) in &self.spilled {
             panes_written += write_rows(db, *operator, spilled)?;
+        }
+        for (operator, entries) in &self.entries {
+            panes_written += write_entries(db, *operator, entries)?;
         }
         written();
         pass("spill.after")?;

@@ -4,7 +4,9 @@ use crate::aggregate::Value;
 use crate::error::Error;
 use crate::event::EventBatch;
 use crate::event_time::{EventTime, Watermark, Window};
-use crate::operator::{Emit, LateEvent, PaneKind, Rejection, ResultBlock, RowKind};
+use crate::operator::{
+    Emit, JoinedEvent, JoinedRow, LateEvent, PaneKind, Rejection, ResultBlock, RowKind, SourceId,
+};
 
 /// One result, owned.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,30 @@ pub struct CollectedLate {
     pub late_by_ms: i64,
 }
 
+/// One event of a joined row, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedEvent {
+    /// Event time.
+    pub time: EventTime,
+    /// The fields selected.
+    pub values: Vec<Value>,
+}
+
+/// One row of a join, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedJoin {
+    /// Index of the operator.
+    pub operator: usize,
+    /// User key.
+    pub key: Vec<u8>,
+    /// The event of the left source.
+    pub left: Option<CollectedEvent>,
+    /// The event of the right source.
+    pub right: Option<CollectedEvent>,
+    /// The watermark at emission.
+    pub watermark: Watermark,
+}
+
 /// Keeps results and late events in memory, in order. Grows without bound: take the contents now and then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collected {
@@ -49,6 +75,10 @@ pub struct Collected {
     pub late: Vec<CollectedLate>,
     /// Times, in milliseconds, of events that were left out, each with the reason.
     pub rejected: Vec<(i64, Rejection)>,
+    /// Rows of joins.
+    pub joined: Vec<CollectedJoin>,
+    /// Times, in milliseconds, of events that were dropped as repetitions, each with its source.
+    pub duplicates: Vec<(SourceId, i64)>,
 }
 
 impl Emit for Collected {
@@ -82,6 +112,25 @@ impl Emit for Collected {
 
     fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<(), Error> {
         self.rejected.extend(batch.times.get(index).map(|&time| (time, rejection)));
+        Ok(())
+    }
+
+    fn joined(&mut self, operator: usize, row: &JoinedRow<'_>) -> Result<(), Error> {
+        let owned =
+            |event: JoinedEvent<'_>| CollectedEvent { time: event.time, values: event.values.to_vec() };
+        self.joined.push(CollectedJoin {
+            operator,
+            key: row.key.to_vec(),
+            left: row.left.map(owned),
+            right: row.right.map(owned),
+            watermark: row.watermark,
+        });
+        Ok(())
+    }
+
+    fn duplicates(&mut self, source: SourceId, batch: &EventBatch, indexes: &[u32]) -> Result<(), Error> {
+        let times = indexes.iter().filter_map(|&index| batch.times.get(index as usize));
+        self.duplicates.extend(times.map(|&time| (source, time)));
         Ok(())
     }
 }

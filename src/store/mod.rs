@@ -8,6 +8,7 @@
 mod builder;
 mod checkpointing;
 mod collect;
+mod events;
 mod panes;
 mod restore;
 mod steps;
@@ -21,19 +22,22 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, Emit, EventBatch, KeyColumn, Marks, OpenWindow, OperatorSpec, PartitionId,
-    PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, Emit, EventBatch, JoinSpec, KeyColumn, Marks, OpenWindow, OperatorSpec,
+    PartitionId, PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker,
+    WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
 pub(crate) use builder::family;
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
-pub use collect::{Collected, CollectedLate, CollectedRow};
+pub use collect::{Collected, CollectedEvent, CollectedJoin, CollectedLate, CollectedRow};
+pub(crate) use events::event_family;
 pub(crate) use panes::decode;
 pub use restore::{Restored, RestoredPartition};
 pub(crate) use restore::{check_shape, partitions_of, saved_watermarks};
 
+use events::EventOperators;
 use panes::StorePanes;
 use steps::{Steps, Tee};
 use writer::Writer;
@@ -93,6 +97,8 @@ pub struct WindowStore {
     operators: Vec<WindowOperator>,
     // What some of them get from others.
     steps: Steps,
+    // Joins and deduplication.
+    events: EventOperators,
     tracker: WatermarkTracker,
     partitions: Vec<Partition>,
     marks: Marks,
@@ -134,6 +140,11 @@ impl WindowStore {
     /// The windowed aggregations, in the order declared.
     pub fn operators(&self) -> impl ExactSizeIterator<Item = &OperatorSpec> + '_ {
         self.operators.iter().map(WindowOperator::spec)
+    }
+
+    /// The joins, in the order declared. Their indexes go on behind those of the windowed aggregations.
+    pub fn joins(&self) -> impl ExactSizeIterator<Item = &JoinSpec> + '_ {
+        self.events.joins().map(crate::operator::JoinOperator::spec)
     }
 
     /// The state directory.
@@ -219,11 +230,19 @@ impl WindowStore {
         if let Some(known) = self.partitions.get_mut(batch.partition.0 as usize) {
             known.finished = false;
         }
-        self.marks.observe(&mut self.tracker, &self.operators, batch);
+        let (operators, events) = (&self.operators, &self.events);
+        self.marks.observe_where(&mut self.tracker, batch, |time| {
+            let mut reading = operators.iter().filter(|operator| {
+                let spec = operator.spec();
+                spec.input.is_none() && spec.reads(batch.source)
+            });
+            reading.all(|operator| operator.reaches(time)) && events.reaches(batch.source, time)
+        });
         self.warn();
         for &(index, rejection) in self.marks.rejected() {
             emit.rejected(batch, index as usize, rejection)?;
         }
+        self.events.drop_repeated(batch, &mut self.marks, emit)?;
         let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
         for (index, operator) in self.operators.iter_mut().enumerate() {
@@ -236,6 +255,7 @@ impl WindowStore {
             }
             operator.process(batch, &self.marks, &mut panes, &mut tee)?;
         }
+        self.events.process(batch, &self.marks, emit)?;
         self.feed(emit)?;
         self.make_room()
     }
@@ -360,6 +380,7 @@ impl WindowStore {
                 return Err(format!("{kind} column {index}: entries={entries} events={rows}"));
             }
         }
+        self.events.check_columns(batch, source, &keys)?;
         for operator in &self.operators {
             let spec = operator.spec();
             if spec.input.is_some() || !spec.reads(source) {
@@ -450,7 +471,8 @@ impl WindowStore {
                     operator.advance(watermark, &mut panes, &mut tee)?;
                 }
             }
-            store.feed(emit)
+            store.feed(emit)?;
+            store.events.advance(watermark, emit)
         })
     }
 
@@ -458,7 +480,7 @@ impl WindowStore {
     fn make_room(&mut self) -> Result<()> {
         loop {
             let used: Vec<usize> = self.operators.iter().map(WindowOperator::memory_bytes).collect();
-            if used.iter().sum::<usize>() <= self.hot_bytes_max {
+            if used.iter().sum::<usize>() + self.events.memory_bytes() <= self.hot_bytes_max {
                 return Ok(());
             }
             let mut by_size: Vec<usize> = (0..used.len()).collect();
@@ -517,16 +539,16 @@ impl WindowStore {
         self.operators.get(index).into_iter().flat_map(WindowOperator::open_windows)
     }
 
-    /// Panes in memory, over all operators.
+    /// Panes in memory, over all operators, and events that joins and deduplication remember.
     #[must_use]
     pub fn resident_panes(&self) -> usize {
-        self.operators.iter().map(WindowOperator::resident_panes).sum()
+        self.operators.iter().map(WindowOperator::resident_panes).sum::<usize>() + self.events.held()
     }
 
-    /// Bytes of memory that panes take.
+    /// Bytes of memory that panes and remembered events take.
     #[must_use]
     pub fn hot_bytes(&self) -> usize {
-        self.operators.iter().map(WindowOperator::memory_bytes).sum()
+        self.operators.iter().map(WindowOperator::memory_bytes).sum::<usize>() + self.events.memory_bytes()
     }
 
     /// Figures of the state database.

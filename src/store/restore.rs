@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::builder::{WindowStoreBuilder, family};
+use super::events::EventOperators;
 use super::panes::decode;
 use super::steps::Steps;
 use super::writer::Writer;
@@ -19,8 +20,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
-    SourceSpec, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, EventDefinition, Marks, OperatorSpec, PartitionProgress, RowBuffer,
+    SavedWatermarks, SourceId, SourceSpec, WatermarkTracker, WindowOperator,
 };
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
@@ -115,7 +116,8 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
     for damaged in &choice.damaged {
         tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
     }
-    let families: Vec<FamilySpec> = builder.windows.iter().map(family).collect();
+    let mut events = EventOperators::new(&builder);
+    let families: Vec<FamilySpec> = builder.windows.iter().map(family).chain(events.families()).collect();
     let memory = StateMemory::new(builder.state_bytes());
     let mut operators: Vec<WindowOperator> = builder
         .windows
@@ -133,7 +135,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
             (StateDb::create(&directory.work_dir(), &families, &memory)?, None)
         }
         Some(verified) => {
-            check_shape(verified.manifest(), &operators)?;
+            check_shape(verified.manifest(), &operators, events.states())?;
             let db = open_copy(&directory, &verified, &families, &memory)?;
             let manifest = verified.manifest();
             tracker.restore(saved_watermarks(manifest, builder.sources())?, builder.clock.monotonic());
@@ -145,6 +147,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
             }
             let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
             let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, hot_bytes)?;
+            let panes_loaded = panes_loaded + events.restore(&db, manifest)?;
             let published = directory.permit(&verified)?;
             (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
         }
@@ -167,6 +170,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         directory,
         db,
         operators,
+        events,
         tracker,
         partitions,
         marks: Marks::default(),
@@ -245,19 +249,23 @@ fn progress_of(partition: &PartitionState) -> PartitionProgress {
 }
 
 /// Refuses state that was made by another definition, showing both.
-pub(crate) fn check_shape(manifest: &Manifest, operators: &[WindowOperator]) -> Result<()> {
+pub(crate) fn check_shape(
+    manifest: &Manifest,
+    operators: &[WindowOperator],
+    events: impl IntoIterator<Item = OperatorState>,
+) -> Result<()> {
     let stored: BTreeMap<&str, &OperatorState> =
         manifest.operators.iter().map(|operator| (operator.name.as_str(), operator)).collect();
-    let asked: Vec<OperatorState> = operators.iter().map(operator_state).collect();
+    let asked: Vec<OperatorState> = operators.iter().map(operator_state).chain(events).collect();
     let mut differences = Vec::new();
     for operator in &asked {
         match stored.get(operator.name.as_str()) {
-            None => differences.push(format!("window {:?} is new", operator.name)),
+            None => differences.push(format!("{} {:?} is new", noun(operator), operator.name)),
             Some(old) => differences.extend(difference(old, operator)),
         }
     }
-    let gone = stored.keys().filter(|name| asked.iter().all(|operator| operator.name != **name));
-    differences.extend(gone.map(|name| format!("window {name:?} is gone")));
+    let gone = stored.values().filter(|old| asked.iter().all(|operator| operator.name != old.name));
+    differences.extend(gone.map(|old| format!("{} {:?} is gone", noun(old), old.name)));
     if differences.is_empty() {
         return Ok(());
     }
@@ -271,6 +279,11 @@ pub(crate) fn check_shape(manifest: &Manifest, operators: &[WindowOperator]) -> 
     ))
 }
 
+/// What to call an operator.
+fn noun(state: &OperatorState) -> &'static str {
+    serde_json::from_str(&state.definition).map_or("window", |known: EventDefinition| known.noun())
+}
+
 fn difference(old: &OperatorState, new: &OperatorState) -> Option<String> {
     let same = old.definition == new.definition
         && old.fingerprint == new.fingerprint
@@ -279,8 +292,13 @@ fn difference(old: &OperatorState, new: &OperatorState) -> Option<String> {
         return None;
     }
     Some(format!(
-        "window {:?} differs:\n  stored: {} (state version {})\n  asked:  {} (state version {})",
-        new.name, old.definition, old.state_version, new.definition, new.state_version
+        "{} {:?} differs:\n  stored: {} (state version {})\n  asked:  {} (state version {})",
+        noun(new),
+        new.name,
+        old.definition,
+        old.state_version,
+        new.definition,
+        new.state_version
     ))
 }
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use super::checkpointing::{CheckpointJob, CheckpointReport};
 use crate::codec::PaneKey;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{SpillKind, Spilled};
+use crate::operator::{Entries, SpillKind, Spilled};
 use crate::state::{FamilyId, StateDb, Write};
 
 /// Jobs that may wait. Each holds up to a window's worth of rows; more waiting jobs would only be more memory.
@@ -207,6 +207,15 @@ pub(super) fn write_rows(db: &StateDb, operator: usize, spilled: &[Spilled]) -> 
         }
     }
     Ok(written + chunk.write(db, operator)?)
+}
+
+/// Writes rows of an operator that keeps events. Returns how many.
+pub(super) fn write_entries(db: &StateDb, operator: usize, entries: &Entries) -> Result<usize> {
+    if !entries.is_empty() {
+        let rows = entries.iter().map(|(end, key, payload)| (PaneKey { end, key }, Write::Put(payload)));
+        db.write_sorted(FamilyId(operator), rows, entries.len())?;
+    }
+    Ok(entries.len())
 }
 
 /// Rows with their payloads encoded, about to be written.

@@ -12,6 +12,7 @@ mod cases;
 mod drivers;
 mod golden;
 mod histories;
+mod joins;
 mod known_answers;
 mod model;
 mod oracle;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Bounds;
 use crate::event_time::Span;
+use crate::operator::DedupSpec;
 
 /// Name of the source of a store that declares none.
 pub const DEFAULT_SOURCE: &str = "source";
@@ -66,6 +67,8 @@ pub struct SourceSpec {
     pub bounds: Bounds,
     /// A single event that moves the watermark by more than this is remarked on; `None` for never.
     pub jump_warning: Option<Span>,
+    /// Whether events that repeat an earlier one are dropped.
+    pub dedup: Option<DedupSpec>,
 }
 
 impl SourceSpec {
@@ -74,7 +77,7 @@ impl SourceSpec {
     pub fn new(name: &str, strategy: Strategy) -> Self {
         let jump_warning = Some(jump_warning(strategy));
         let bounds = Bounds::default();
-        Self { name: name.to_owned(), strategy, idle_timeout: None, bounds, jump_warning }
+        Self { name: name.to_owned(), strategy, idle_timeout: None, bounds, jump_warning, dedup: None }
     }
 }
 

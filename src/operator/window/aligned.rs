@@ -157,6 +157,7 @@ impl AlignedOperator {
                 && *next as usize == index
             {
                 skipped = rest;
+                self.follow(batch, marks, index, panes, emit)?;
                 continue;
             }
             if index % WARMED_EVENTS == 0 {
@@ -170,18 +171,30 @@ impl AlignedOperator {
             } else {
                 self.place(event, panes, emit)?;
             }
-            if follows_events {
-                let after = marks.after(index);
-                if after > before && after.closed(self.due) {
-                    self.settle(batch);
-                    self.advance(after, panes, emit)?;
-                }
-            }
+            self.follow(batch, marks, index, panes, emit)?;
         }
         self.settle(batch);
         self.hashes = hashes;
         if follows_events {
             self.watermark = self.watermark.max(marks.last());
+        }
+        Ok(())
+    }
+
+    /// Lets the watermark reach what event `index` has moved it to, whether or not the event counts here.
+    #[inline]
+    fn follow<E>(
+        &mut self,
+        batch: &EventBatch,
+        marks: &Marks,
+        index: usize,
+        panes: &mut dyn Panes<Error = E>,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let after = marks.after(index);
+        if self.follows_events() && after > marks.before(index) && after.closed(self.due) {
+            self.settle(batch);
+            self.advance(after, panes, emit)?;
         }
         Ok(())
     }

@@ -165,6 +165,7 @@ impl SessionOperator {
                 && *next as usize == index
             {
                 skipped = rest;
+                self.follow(batch, marks, index, emit)?;
                 continue;
             }
             if index % WARMED_EVENTS == 0 {
@@ -176,18 +177,30 @@ impl SessionOperator {
             };
             let before = if follows_events { marks.before(index) } else { self.watermark };
             self.place(batch, index, (keys.get(index), hash), time, before, emit)?;
-            if follows_events {
-                let after = marks.after(index);
-                if after > before && self.is_due(after) {
-                    self.settle(batch);
-                    self.advance(after, emit)?;
-                }
-            }
+            self.follow(batch, marks, index, emit)?;
         }
         self.settle(batch);
         self.hashes = hashes;
         if follows_events {
             self.watermark = self.watermark.max(marks.last());
+        }
+        Ok(())
+    }
+
+    /// Lets the watermark reach what event `index` has moved it to, whether or not the event counts here.
+    #[inline]
+    fn follow<E>(
+        &mut self,
+        batch: &EventBatch,
+        marks: &Marks,
+        index: usize,
+        emit: &mut dyn Emit<Error = E>,
+    ) -> Result<(), E> {
+        let follows_events = self.spec.time == TimeDomain::Event && self.spec.advance == Advance::Event;
+        let after = marks.after(index);
+        if follows_events && after > marks.before(index) && self.is_due(after) {
+            self.settle(batch);
+            self.advance(after, emit)?;
         }
         Ok(())
     }

@@ -220,7 +220,7 @@ fn read_fraction(item: Item<'_>) -> Result<Fraction> {
     })
 }
 
-fn read_type(item: &Item<'_>) -> Result<InputType> {
+pub(super) fn read_type(item: &Item<'_>) -> Result<InputType> {
     let word = item.text()?;
     if let Some(input) = InputType::from_name(word) {
         return Ok(input);

@@ -6,6 +6,7 @@
 mod aggregate;
 mod contradiction;
 mod emission;
+mod join;
 mod kind;
 mod origin;
 mod reader;
@@ -20,10 +21,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
 
 pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
+pub use join::{JoinConfig, JoinOutput, SelectedField};
 pub(crate) use origin::closest;
 pub use source::{
-    Bound, Compression, CsvConfig, EpochUnit, Filter, Format, Partitioning, Scalar, SourceConfig, TimeConfig,
-    TimeFormat,
+    Bound, Compression, CsvConfig, DedupConfig, EpochUnit, Filter, Format, Partitioning, Scalar,
+    SourceConfig, TimeConfig, TimeFormat,
 };
 pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
@@ -58,8 +60,10 @@ pub struct PipelineConfig {
     pub state: StateConfig,
     /// When state is made durable.
     pub checkpoint: CheckpointConfig,
-    /// The windowed aggregations, at least one.
+    /// The windowed aggregations; at least one, or a join.
     pub windows: Vec<WindowConfig>,
+    /// The joins.
+    pub joins: Vec<JoinConfig>,
     /// Directory for late events, when they are kept.
     pub late: Option<PathBuf>,
     /// Directory for rejected records, when they are kept.
@@ -132,8 +136,8 @@ impl PipelineConfig {
     }
 }
 
-const ROOT: [&str; 8] =
-    ["name", "source", "watermark", "state", "checkpoint", "window", "late", "dead_letter"];
+const ROOT: [&str; 9] =
+    ["name", "source", "watermark", "state", "checkpoint", "window", "join", "late", "dead_letter"];
 
 fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let mut root = Section::parse(origin, &ROOT)?;
@@ -150,12 +154,22 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let timing = window::Timing { delay, advance: watermark.advance, close_at_end: watermark.close_at_end };
     let state = read_state(&mut root, base, &mut places)?;
     let checkpoint = read_checkpoint(&mut root)?;
-    let windows = root.require("window", "Add at least one [[window]] table.")?;
-    let windows = window::read_all(windows, base, timing, &mut places)?;
+    let joins = root.take("join");
+    let windows = match root.take("window") {
+        Some(item) => window::read_all(item, base, timing, &mut places)?,
+        None if joins.is_some() => Vec::new(),
+        None => {
+            return Err(root.error("`window` is missing", "Add at least one [[window]] or [[join]] table."));
+        }
+    };
+    let joins = match joins {
+        Some(item) => join::read_all(item, base, timing, &windows, &mut places)?,
+        None => Vec::new(),
+    };
     let late = read_side_output(&mut root, "late", base, &mut places)?;
     let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
     places.check_directories(&sources)?;
-    Ok(PipelineConfig { name, sources, watermark, state, checkpoint, windows, late, dead_letter })
+    Ok(PipelineConfig { name, sources, watermark, state, checkpoint, windows, joins, late, dead_letter })
 }
 
 fn read_name(root: &mut Section<'_>) -> Result<String> {

@@ -10,6 +10,7 @@ use super::contradiction::Places;
 use super::reader::{Item, Section};
 use super::resolve;
 use super::watermark::{BOUNDS_KEYS, BoundsSpec, Defaults, SourceWatermark, TimeBounds, WatermarkStrategy};
+use super::window::{KeyField, read_key};
 use crate::error::Result;
 use crate::event_time::Span;
 use crate::operator::DEFAULT_SOURCE;
@@ -39,6 +40,17 @@ pub struct SourceConfig {
     pub filters: Vec<Filter>,
     /// How event time advances in it.
     pub watermark: SourceWatermark,
+    /// Whether records that repeat an earlier one are dropped.
+    pub dedup: Option<DedupConfig>,
+}
+
+/// What makes a record a repetition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DedupConfig {
+    /// Fields that make up the id.
+    pub by: Vec<KeyField>,
+    /// How long behind its first event the watermark has to be for an id to be forgotten.
+    pub within: Span,
 }
 
 impl SourceConfig {
@@ -206,8 +218,8 @@ pub enum Scalar {
     Bool(bool),
 }
 
-const KEYS: [&str; 9] =
-    ["name", "path", "format", "compression", "partitions", "csv", "time", "filter", "watermark"];
+const KEYS: [&str; 10] =
+    ["name", "path", "format", "compression", "partitions", "csv", "time", "filter", "watermark", "dedup"];
 /// Longest name of a source.
 const NAME_LENGTH_MAX: usize = 48;
 
@@ -281,6 +293,7 @@ fn read(
     let time = read_time(time, defaults, is_live(&patterns))?;
     let filters = section.take("filter").map_or(Ok(Vec::new()), read_filters)?;
     let watermark = defaults.of_source(section.take("watermark"))?;
+    let dedup = section.take("dedup").map(|item| read_dedup(item, &watermark)).transpose()?;
     let base = base.to_owned();
     Ok(SourceConfig {
         name,
@@ -294,7 +307,35 @@ fn read(
         time,
         filters,
         watermark,
+        dedup,
     })
+}
+
+fn read_dedup(item: Item<'_>, watermark: &SourceWatermark) -> Result<DedupConfig> {
+    if watermark.strategy == WatermarkStrategy::None {
+        return Err(item.error(
+            "needs a watermark: without one every id would have to be remembered for good",
+            "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).",
+        ));
+    }
+    let mut section = item.section(&["by", "within"])?;
+    let by = section.require("by", "Name the fields that tell records apart: `by = [\"id\"]`.")?;
+    let empty = by.error("the list is empty", "Name at least one field, such as `by = [\"id\"]`.");
+    let by = read_key(by)?;
+    if by.is_empty() {
+        return Err(empty);
+    }
+    let within = match section.take("within") {
+        Some(item) => item.positive_span()?,
+        None => {
+            watermark.strategy.strategy().delay().filter(|delay| *delay > Span::ZERO).ok_or_else(|| {
+                let message =
+                    "how long to remember an id does not follow from the watermark, which has no delay";
+                section.error(message, "Add for example `within = \"10m\"`.")
+            })?
+        }
+    };
+    Ok(DedupConfig { by, within })
 }
 
 fn read_patterns(item: Item<'_>, base: &Path) -> Result<Vec<PathBuf>> {

@@ -384,3 +384,84 @@ fn a_missing_file_is_unavailable_and_names_its_path() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("no/such/pipeline.toml"));
 }
+
+const JOIN: &str = r#"name = "orders"
+[[source]]
+name = "orders"
+path = "orders.jsonl"
+time = { field = "t", format = "epoch_ms" }
+dedup = { by = ["order"] }
+[[source]]
+name = "payments"
+path = "payments.csv"
+time = { field = "t", format = "epoch_ms" }
+[watermark]
+delay = "15m"
+[state]
+directory = "state"
+[[join]]
+name = "paid"
+left = "orders"
+right = "payments"
+key = [{ field = "order", type = "int" }]
+within = { from = "-5m", to = "1h" }
+kind = "left"
+select = { left = [{ field = "total", type = "decimal(2)" }], right = [{ field = "state", type = "string", name = "how" }] }
+output = { path = "out/paid", format = "csv" }
+"#;
+
+#[test]
+fn a_join_is_read_and_needs_no_window_beside_it() {
+    let config = PipelineConfig::from_str(JOIN, Path::new("join.toml")).unwrap();
+    assert!(config.windows.is_empty());
+    let [join] = &config.joins[..] else { panic!("one join: {config:?}") };
+    assert_eq!((join.left.as_str(), join.right.as_str()), ("orders", "payments"));
+    assert_eq!((join.from_ms, join.to_ms), (-300_000, 3_600_000));
+    assert_eq!(join.right_fields[0].name, "how");
+    assert_eq!(join.output.path, PathBuf::from("out/paid"));
+    let dedup = config.sources[0].dedup.as_ref().unwrap();
+    assert_eq!((dedup.by[0].field.as_str(), dedup.within.as_millis()), ("order", 900_000));
+}
+
+#[test]
+fn joins_and_deduplication_that_cannot_be_are_refused_where_they_stand() {
+    let cases = [
+        (
+            "right = \"payments\"",
+            "right = \"payment\"",
+            "join.toml:18:9: join[1].right: there is no source",
+            "payments",
+        ),
+        ("right = \"payments\"", "right = \"orders\"", "are one source", "two sources"),
+        ("to = \"1h\"", "to = \"-1h\"", "join[1].within.to: is less than `from`", "Swap"),
+        ("within = { from = \"-5m\", to = \"1h\" }\n", "", "`within` is missing", "from"),
+        ("kind = \"left\"", "kind = \"outer\"", "\"outer\" is not known here", "full"),
+        ("name = \"how\"", "name = \"total\"", "there is a column \"total\" already", "another `name`"),
+        ("name = \"how\"", "name = \"left_time\"", "there is a column \"left_time\" already", "another"),
+        ("type = \"decimal(2)\"", "type = \"decimal\"", "does not say how many digits", "decimal(2)"),
+        ("[watermark]\ndelay = \"15m\"\n", "", "dedup: needs a watermark", "delay"),
+        ("delay = \"15m\"", "strategy = \"monotone\"", "does not follow from the watermark", "within"),
+        (
+            "delay = \"15m\"",
+            "delay = \"15m\"\nadvance = \"batch\"",
+            "joins do not go with watermark.advance",
+            "event",
+        ),
+        ("by = [\"order\"]", "by = []", "dedup.by: the list is empty", "id"),
+        ("path = \"out/paid\"", "path = \"state\"", "shares its directory", "directory of its own"),
+        ("dedup = { by = [\"order\"] }\n", "dedup = { }\n", "`by` is missing", "by ="),
+    ];
+    for (from, to, message, remedy) in cases {
+        assert!(JOIN.contains(from), "the table names text that is not there: {from}");
+        let error =
+            PipelineConfig::from_str(&JOIN.replacen(from, to, 1), Path::new("join.toml")).unwrap_err();
+        let (found, advice) = (error.to_string(), error.remedy().unwrap_or_default());
+        assert!(found.starts_with("join.toml:"), "{found}");
+        assert!(found.contains(message), "{to}\n  message: {found}\n  wanted:  {message}");
+        assert!(advice.contains(remedy), "{to}\n  remedy: {advice}\n  wanted: {remedy}");
+    }
+    let no_watermark =
+        JOIN.replace("dedup = { by = [\"order\"] }\n", "").replace("[watermark]\ndelay = \"15m\"\n", "");
+    let error = PipelineConfig::from_str(&no_watermark, Path::new("join.toml")).unwrap_err();
+    assert!(error.to_string().contains("a join needs a watermark"), "{error}");
+}

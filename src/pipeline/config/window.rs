@@ -148,14 +148,18 @@ pub(super) fn read_all(
     let mut windows: Vec<WindowConfig> = Vec::new();
     for item in item.list()? {
         let mut section = item.section(&KEYS)?;
-        let name = read_name(&mut section, &windows)?;
+        let name = read_name(&mut section, windows.iter().map(|window| window.name.as_str()))?;
         let window = read_window(section, name, base, timing, places, &windows)?;
         windows.push(window);
     }
     if windows.is_empty() { Err(empty) } else { Ok(windows) }
 }
 
-fn read_name(section: &mut Section<'_>, earlier: &[WindowConfig]) -> Result<String> {
+/// The name of a window or join, which share their names.
+pub(super) fn read_name<'n>(
+    section: &mut Section<'_>,
+    mut earlier: impl Iterator<Item = &'n str>,
+) -> Result<String> {
     let item = section.require("name", "Add `name = \"hourly\"`.")?;
     let name = item.name()?;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -163,7 +167,7 @@ fn read_name(section: &mut Section<'_>, earlier: &[WindowConfig]) -> Result<Stri
         let message = format!("\"{name}\" is not a window name");
         return Err(item.error(message, "Use 1 to 48 of the characters a-z, 0-9 and _."));
     }
-    if earlier.iter().any(|window| window.name == name) {
+    if earlier.any(|known| known == name) {
         return Err(
             item.error(format!("there is a window \"{name}\" already"), "Give each window its own name.")
         );
@@ -268,7 +272,7 @@ fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
     if names.is_empty() { Err(empty) } else { Ok(names) }
 }
 
-fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
+pub(super) fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
     let mut key: Vec<KeyField> = Vec::new();
     for item in item.list()? {
         let (field, again) = if item.is_text() {
@@ -307,12 +311,18 @@ fn read_output(
     let path_item = section.require("path", "Add `path = \"out/hourly\"`, a directory.")?;
     let path = resolve(base, &path_item.name()?);
     places.add_directory(&path_item, &format!("the output of window \"{window}\""), &path);
+    let (format, time_format) = read_look(&mut section)?;
+    let metadata = section.take("metadata").map_or(Ok(metadata), |item| item.boolean())?;
+    Ok(OutputConfig { path, format, time_format, metadata })
+}
+
+/// `format` and `time_format` of an output.
+pub(super) fn read_look(section: &mut Section<'_>) -> Result<(OutputFormat, OutputTime)> {
     let format = section.take("format").map_or(Ok(OutputFormat::JsonLines), |item| {
         item.choice(&[("jsonl", OutputFormat::JsonLines), ("csv", OutputFormat::Csv)])
     })?;
     let time_format = section.take("time_format").map_or(Ok(OutputTime::Rfc3339), |item| {
         item.choice(&[("rfc3339", OutputTime::Rfc3339), ("epoch_ms", OutputTime::EpochMillis)])
     })?;
-    let metadata = section.take("metadata").map_or(Ok(metadata), |item| item.boolean())?;
-    Ok(OutputConfig { path, format, time_format, metadata })
+    Ok((format, time_format))
 }

@@ -22,8 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::inspect::Aggregates;
 use crate::operator::{
-    Advance, BatchWatermark, EventBatch, KeyColumn, Marks, Mode, OperatorSpec, PartitionId, SourceId,
-    SourceSpec, Strategy, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, DedupOperator, EventBatch, KeyColumn, Marks, Mode, OperatorSpec, PartitionId,
+    SourceId, SourceSpec, Strategy, WatermarkTracker, WindowOperator,
 };
 use crate::pipeline::assemble::{self, duration};
 use crate::pipeline::config::PipelineConfig;
@@ -48,6 +48,7 @@ pub(super) struct Replay<'a> {
     operators: Vec<WindowOperator>,
     index: usize,
     tracker: WatermarkTracker,
+    dedups: Vec<DedupOperator>,
     marks: Marks,
     batch_watermark: BatchWatermark,
     batch_lines: u64,
@@ -77,8 +78,10 @@ impl<'a> Replay<'a> {
         let Some(spec) = operators.get(index).map(|operator| operator.spec().clone()) else {
             return Err(Error::new(ErrorKind::Bug, "a pipeline without a window was accepted"));
         };
+        refuse_step(&spec)?;
         let mut subject = Subject::new(options, &spec)?;
         let sources: Vec<SourceSpec> = assemble::sources(config).collect();
+        let dedups = dedups_of(&sources, options.from.is_some())?;
         let resumed = match options.from {
             None => None,
             Some(from) => Some(restored(config, from, &subject, &operators, index, &clock)?),
@@ -113,6 +116,7 @@ impl<'a> Replay<'a> {
             operators,
             index,
             tracker,
+            dedups,
             marks: Marks::default(),
             batch_watermark: BatchWatermark::new(saved),
             batch_lines,
@@ -192,6 +196,12 @@ impl<'a> Replay<'a> {
         }
         let mut marks = std::mem::take(&mut self.marks);
         marks.observe(&mut self.tracker, &self.operators, &block.batch);
+        let mut repeated = Vec::new();
+        for dedup in &mut self.dedups {
+            dedup.find(&block.batch, &marks, &mut repeated);
+            dedup.advance(marks.last());
+        }
+        marks.skip(&repeated);
         self.prepare_single(&block.batch);
         let mut sides = sides_of(block).into_iter().peekable();
         let mut rejected = marks.rejected().iter().peekable();
@@ -206,6 +216,9 @@ impl<'a> Replay<'a> {
                     let text = block.batch.text_of(index).unwrap_or_default();
                     let why = Some((RejectReason::from(*rejection), rejection.to_string()));
                     self.record(&name, block.batch.source, Side { line, text, why }, marks.before(index));
+                }
+                None if repeated.contains(&(index as u32)) => {
+                    self.repeated_event(&name, line, &block.batch, index, &marks)?;
                 }
                 None => self.event(&name, line, &block.batch, index, &marks)?,
             }
@@ -256,6 +269,38 @@ impl<'a> Replay<'a> {
             None => What::Filtered(record),
         };
         self.timeline.push(what, watermark, watermark);
+    }
+
+    /// An event that came before: no window sees it, but it moves the watermark.
+    fn repeated_event(
+        &mut self,
+        partition: &str,
+        line: u64,
+        batch: &EventBatch,
+        index: usize,
+        marks: &Marks,
+    ) -> Result<()> {
+        let time = EventTime::from_millis(batch.times[index]);
+        let spec = self.operators[self.index].spec();
+        let key = spec.reads(batch.source).then(|| batch.keys[spec.key_column].get(index));
+        let (before, after) = (self.reached(marks.before(index)), self.reached(marks.after(index)));
+        let moved = marks.after(index) > marks.before(index);
+        let concerns = key.is_some_and(|key| self.subject.concerns(&spec.windows, key, time));
+        let firings = match moved && !self.by_batch() {
+            true => self.advance(marks.after(index))?,
+            false => Firings::default(),
+        };
+        if self.all || concerns || !firings.is_empty() {
+            let text = shown(batch.text_of(index).unwrap_or_default());
+            let record = RecordFrame { partition: partition.to_owned(), line, text };
+            let detail = "an event of the same id came before it and is still remembered".to_owned();
+            let what = What::Rejected(RejectedFrame { record, reason: "duplicate".to_owned(), detail });
+            self.timeline.push(what, before, after);
+        } else {
+            self.timeline.fold(Other::Rejected, before, after);
+        }
+        self.timeline.pass(after, firings);
+        Ok(())
     }
 
     fn event(
@@ -466,6 +511,27 @@ fn operator(index: usize, mut spec: OperatorSpec, config: &PipelineConfig) -> Wi
         sources.filter(|(_, source)| names.contains(&source.name)).map(|(index, _)| id(index)).collect()
     });
     WindowOperator::new(index, spec)
+}
+
+/// Windows over results of others have no events of their own to tell of.
+fn refuse_step(spec: &OperatorSpec) -> Result<()> {
+    let Some(input) = &spec.input else { return Ok(()) };
+    let message = format!("window reads the results of another: window={} input={input}", spec.name);
+    Err(Error::new(ErrorKind::Invalid, message).with_remedy(format!("explain its input: --window {input}")))
+}
+
+/// The memory of ids, which starts empty: what a checkpoint remembers is not read back.
+fn dedups_of(sources: &[SourceSpec], from_checkpoint: bool) -> Result<Vec<DedupOperator>> {
+    let id = |index: usize| SourceId(u16::try_from(index).unwrap_or(u16::MAX));
+    let dedups = sources.iter().enumerate();
+    let dedups: Vec<DedupOperator> =
+        dedups.filter_map(|(at, source)| Some(DedupOperator::new(id(at), source.dedup.clone()?))).collect();
+    if from_checkpoint && !dedups.is_empty() {
+        let message = "a source drops repetitions, and ids seen before the checkpoint are not known here";
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .with_remedy("leave --from-checkpoint out: the input is then followed from its beginning"));
+    }
+    Ok(dedups)
 }
 
 fn open_source(

@@ -1,7 +1,7 @@
 //! Exactly-once file output: rows are staged per epoch, and become visible once their checkpoint is durable.
 //!
 //! A tour. An output is a directory; each epoch that has rows adds one part, and the parts read in order of name are
-//! all results in order. [`ResultSink`], [`LateSink`] and [`DeadLetterSink`] write rows on the pipeline's thread and
+//! all results in order. [`ResultSink`], [`JoinSink`], [`LateSink`] and [`DeadLetterSink`] write rows on the pipeline's thread and
 //! hand out a [`StagedFile`] per epoch, which goes into the checkpoint's manifest. A [`Publisher`] (`publisher`) on
 //! the checkpoint's thread turns staged files into parts. Opening a sink recovers its directory first, so that no row
 //! can be written before the restored checkpoint's output is in place. `writer` and `publisher` move bytes through
@@ -9,6 +9,7 @@
 
 pub(super) mod durable;
 mod error;
+mod joined;
 mod lines;
 mod names;
 mod publisher;
@@ -22,6 +23,7 @@ mod writer;
 
 use crate::error::Result;
 
+pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
 pub(super) use names::{part, part_epoch};
 pub use publisher::{AheadPolicy, Publisher, RecoverReport, Restored};

@@ -33,7 +33,7 @@ pub use crate::checkpoint::{Position, SourceIdentity};
 pub use block::Block;
 pub use files::STDIN_NAME;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
-pub use plan::{ParsePlan, ValueField, WindowColumns};
+pub use plan::{EventColumns, ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
 pub use row::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 

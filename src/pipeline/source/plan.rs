@@ -4,7 +4,8 @@
 
 use crate::event_time::Windows;
 use crate::pipeline::config::{
-    Filter, InputType, KeyField, PipelineConfig, TimeConfig, WatermarkStrategy, WindowConfig,
+    Filter, InputType, JoinConfig, KeyField, PipelineConfig, SelectedField, TimeConfig, WatermarkStrategy,
+    WindowConfig,
 };
 
 /// What is taken from each record.
@@ -16,9 +17,9 @@ pub struct ParsePlan {
     pub keys: Vec<Vec<KeyField>>,
     /// Distinct input fields, one column each.
     pub values: Vec<ValueField>,
-    /// For each of the keys, whether a window reads it of this source.
+    /// For each of the keys, whether a window, a join or deduplication reads it of this source.
     pub reads_key: Vec<bool>,
-    /// For each of the values, whether a window reads it of this source.
+    /// For each of the values, whether a window or a join reads it of this source.
     pub reads_value: Vec<bool>,
     /// Field of the watermark, where the source is punctuated.
     pub punctuation: Option<String>,
@@ -46,13 +47,28 @@ pub struct WindowColumns {
     pub values: Vec<Option<usize>>,
 }
 
+/// The columns that joins and deduplication read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventColumns {
+    /// For each join its left and its right side.
+    pub joins: Vec<[WindowColumns; 2]>,
+    /// For each source the index of the key column with its ids, where it is deduplicated.
+    pub ids: Vec<Option<usize>>,
+}
+
 impl ParsePlan {
+    /// What the joins of a pipeline read, and the deduplication of its sources.
+    #[must_use]
+    pub fn of_events(config: &PipelineConfig) -> EventColumns {
+        columns(config).events
+    }
+
     /// The plans of a pipeline's sources, in their order, and what each of its windows reads, in theirs. Columns have
     /// the same index in all sources; one that no window reads of a source stays empty there.
     #[must_use]
     pub fn of(config: &PipelineConfig) -> (Vec<Self>, Vec<WindowColumns>) {
-        let (keys, values, windows) = columns(config);
-        let plans = config.sources.iter().map(|source| {
+        let Columns { keys, values, windows, events } = columns(config);
+        let plans = config.sources.iter().zip(&events.ids).map(|(source, id)| {
             let reads = |window: &WindowConfig| {
                 window.input.is_none()
                     && window.sources.as_ref().is_none_or(|names| names.contains(&source.name))
@@ -76,9 +92,15 @@ impl ParsePlan {
                     .collect(),
             };
             let own = config.windows.iter().zip(&windows).filter(|(window, _)| reads(window));
-            for (_, columns) in own {
+            let own = own.map(|(_, columns)| columns);
+            let joins = config.joins.iter().zip(&events.joins);
+            let joins = joins.filter_map(|(join, sides)| side_of(join, &source.name, sides));
+            for columns in own.chain(joins) {
                 plan.reads_key[columns.key] = true;
                 columns.values.iter().flatten().for_each(|&value| plan.reads_value[value] = true);
+            }
+            if let Some(id) = *id {
+                plan.reads_key[id] = true;
             }
             plan
         });
@@ -102,8 +124,21 @@ impl ParsePlan {
     }
 }
 
-/// The distinct keys and values of all windows, and which of them each window reads.
-fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec<WindowColumns>) {
+/// The side of a join that a source is on.
+fn side_of<'a>(join: &JoinConfig, source: &str, sides: &'a [WindowColumns; 2]) -> Option<&'a WindowColumns> {
+    let [left, right] = sides;
+    if join.left == source { Some(left) } else { (join.right == source).then_some(right) }
+}
+
+/// The distinct keys and values of a pipeline, and which of them is read by what.
+struct Columns {
+    keys: Vec<Vec<KeyField>>,
+    values: Vec<ValueField>,
+    windows: Vec<WindowColumns>,
+    events: EventColumns,
+}
+
+fn columns(config: &PipelineConfig) -> Columns {
     let mut keys: Vec<Vec<KeyField>> = Vec::new();
     let mut values: Vec<ValueField> = Vec::new();
     let index_of = |values: &[ValueField], field: &str| values.iter().position(|value| value.field == field);
@@ -112,13 +147,23 @@ fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec
     let aggregates = || of_sources().flat_map(|window| &window.aggregates);
     let typed = aggregates().filter(|aggregate| aggregate.input.is_some());
     let untyped = aggregates().filter(|aggregate| aggregate.input.is_none());
-    for aggregate in typed.chain(untyped) {
-        if let Some(field) = &aggregate.field
+    let selected = config.joins.iter().flat_map(|join| join.left_fields.iter().chain(&join.right_fields));
+    let selected = selected.map(|selected| (Some(&selected.field), Some(selected.input)));
+    let typed = typed.map(|aggregate| (aggregate.field.as_ref(), aggregate.input));
+    let untyped = untyped.map(|aggregate| (aggregate.field.as_ref(), aggregate.input));
+    for (field, input) in typed.chain(selected).chain(untyped) {
+        if let Some(field) = field
             && index_of(&values, field).is_none()
         {
-            values.push(ValueField { field: field.clone(), input: aggregate.input });
+            values.push(ValueField { field: field.clone(), input });
         }
     }
+    let mut key_of = |key: &Vec<KeyField>| {
+        keys.iter().position(|known| known == key).unwrap_or_else(|| {
+            keys.push(key.clone());
+            keys.len() - 1
+        })
+    };
     let mut windows = Vec::with_capacity(config.windows.len());
     for window in &config.windows {
         if window.input.is_some() {
@@ -127,13 +172,21 @@ fn columns(config: &PipelineConfig) -> (Vec<Vec<KeyField>>, Vec<ValueField>, Vec
             windows.push(WindowColumns { key: 0, values: values.collect() });
             continue;
         }
-        let key = keys.iter().position(|key| *key == window.key).unwrap_or(keys.len());
-        if key == keys.len() {
-            keys.push(window.key.clone());
-        }
+        let key = key_of(&window.key);
         let column = |field: &Option<String>| field.as_ref().and_then(|field| index_of(&values, field));
         let values = window.aggregates.iter().map(|aggregate| column(&aggregate.field)).collect();
         windows.push(WindowColumns { key, values });
     }
-    (keys, values, windows)
+    let mut joins = Vec::with_capacity(config.joins.len());
+    for join in &config.joins {
+        let key = key_of(&join.key);
+        let side = |fields: &[SelectedField]| WindowColumns {
+            key,
+            values: fields.iter().map(|selected| index_of(&values, &selected.field)).collect(),
+        };
+        joins.push([side(&join.left_fields), side(&join.right_fields)]);
+    }
+    let ids = config.sources.iter().map(|source| Some(key_of(&source.dedup.as_ref()?.by)));
+    let events = EventColumns { joins, ids: ids.collect() };
+    Columns { keys, values, windows, events }
 }

@@ -87,6 +87,7 @@ pub(super) fn run(
         backend,
         profile: settings.profile,
         real: is_real(ops),
+        ids: settings.dedupe,
         plan,
         waiting: EventBatch::default(),
         batches_made: 0,
@@ -112,6 +113,8 @@ struct Run<'a> {
     backend: Box<dyn Backend>,
     profile: Profile,
     real: bool,
+    // A second key column holds the ids.
+    ids: bool,
     plan: &'a Plan,
     waiting: EventBatch,
     batches_made: usize,
@@ -213,11 +216,16 @@ impl<'a> Run<'a> {
         }
         if self.waiting.is_empty() {
             let values = vec![if self.real { ValueColumn::float() } else { ValueColumn::int() }];
-            let keys = vec![KeyColumn::default()];
+            let keys = vec![KeyColumn::default(); 1 + usize::from(self.ids)];
             self.waiting = EventBatch { partition, keys, values, ..EventBatch::default() };
         }
         self.waiting.times.push(ts);
         self.waiting.keys[0].push(key);
+        if self.ids {
+            // A record without id repeats none.
+            let own = || format!("record {at}");
+            self.waiting.keys[1].push(event.id.clone().unwrap_or_else(own).as_bytes());
+        }
         self.waiting.records.push(at as u64);
         let values = &mut self.waiting.values[0];
         match event.value {

@@ -114,7 +114,13 @@ impl Emit for Seen {
     }
 
     fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<(), Error> {
-        self.rejected.push((batch.records[index] as usize, rejection.name()));
+        // Cases have names of their own for these.
+        let name = match rejection {
+            Rejection::BeforeMin { .. } => "timestamp_too_old",
+            Rejection::AheadOfClock { .. } => "timestamp_too_far_ahead",
+            other => other.name(),
+        };
+        self.rejected.push((batch.records[index] as usize, name));
         Ok(())
     }
 }

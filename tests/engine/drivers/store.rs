@@ -7,8 +7,8 @@ use std::time::Duration;
 use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::clock::ManualClock;
 use floodmark::error::Error;
-use floodmark::event_time::Watermark;
-use floodmark::operator::{EventBatch, OperatorSpec, PartitionId};
+use floodmark::event_time::{EventTime, Watermark};
+use floodmark::operator::{Bounds, DedupSpec, EventBatch, OperatorSpec, PartitionId};
 use floodmark::store::{Barrier, ReadTo, WindowStore};
 use tempfile::TempDir;
 
@@ -54,6 +54,16 @@ impl Face for Backend {
         let idle = self.settings.idle_timeout_ms.map(|millis| Duration::from_millis(millis as u64));
         let builder = WindowStore::builder("case").window(self.spec.clone()).idle_timeout(idle);
         let builder = builder.delay(span(self.settings.delay_ms)?).memory_bytes(MEMORY_BYTES);
+        let bounds = self.settings.bounds;
+        let builder = builder.bounds(Bounds {
+            min: bounds.min_ms.map(EventTime::from_millis),
+            max_ahead: bounds.max_ahead_ms.map(span).transpose()?,
+            ..Bounds::default()
+        });
+        let builder = match self.settings.dedupe {
+            true => builder.dedup(DedupSpec::new(&["id"], span(self.settings.delay_ms)?, 1)),
+            false => builder,
+        };
         let store = builder.clock(self.clock.clone()).open(self.directory.path().join("state"));
         self.store = Some(words(store)?);
         Ok(())

@@ -171,6 +171,9 @@ fn describe(summary: &RunSummary) -> String {
     for (window, events) in &summary.total.late {
         row("late", format!("{} events for {window}", grouped(*events)));
     }
+    for (source, events) in &summary.total.duplicates {
+        row("duplicates", format!("{} events of {source}", grouped(*events)));
+    }
     for (reason, records) in &summary.total.rejected {
         row("rejected", format!("{} records: {reason}", grouped(*records)));
     }

@@ -75,22 +75,7 @@ impl CsvRows {
         out.extend_from_slice(&self.window);
         for value in row.values {
             out.push(b',');
-            match value {
-                Value::Null => {}
-                Value::Int(value) => append_int(out, *value),
-                Value::Float(value) => {
-                    append_float(out, *value);
-                }
-                Value::Text(value) => append_field(out, value.as_bytes()),
-                Value::Decimal { unscaled, scale } => {
-                    out.extend_from_slice(decimal_text(*unscaled, *scale).as_bytes());
-                }
-                Value::List(_) | Value::Record(_) => {
-                    self.scratch.clear();
-                    append_value(&mut self.scratch, value);
-                    append_field(out, &self.scratch);
-                }
-            }
+            append_cell(out, value, &mut self.scratch);
         }
         if self.shape.metadata {
             out.push(b',');
@@ -109,9 +94,30 @@ impl CsvRows {
     }
 }
 
+/// Appends a value; `scratch` is for lists and records.
+#[inline]
+pub(super) fn append_cell(out: &mut Vec<u8>, value: &Value, scratch: &mut Vec<u8>) {
+    match value {
+        Value::Null => {}
+        Value::Int(value) => append_int(out, *value),
+        Value::Float(value) => {
+            append_float(out, *value);
+        }
+        Value::Text(value) => append_field(out, value.as_bytes()),
+        Value::Decimal { unscaled, scale } => {
+            out.extend_from_slice(decimal_text(*unscaled, *scale).as_bytes());
+        }
+        Value::List(_) | Value::Record(_) => {
+            scratch.clear();
+            append_value(scratch, value);
+            append_field(out, scratch);
+        }
+    }
+}
+
 /// Appends text as it is, bytes that are not UTF-8 included, in quotes where a reader would misunderstand it.
 #[inline]
-fn append_field(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn append_field(out: &mut Vec<u8>, bytes: &[u8]) {
     let plain = !bytes.is_empty() && !bytes.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
     if plain {
         return out.extend_from_slice(bytes);

@@ -88,7 +88,7 @@ fn append_bound(out: &mut Vec<u8>, window: Window, bound: EventTime, times: Time
     append_json_time(out, bound, times);
 }
 
-fn label(first: bool, name: &str) -> Vec<u8> {
+pub(super) fn label(first: bool, name: &str) -> Vec<u8> {
     let mut label = vec![if first { b'{' } else { b',' }];
     append_json_text(&mut label, name);
     label.push(b':');

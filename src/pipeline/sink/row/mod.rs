@@ -1,6 +1,7 @@
 //! How a result looks as a line of text. It knows fields and values, not files.
 
 mod csv;
+mod joined;
 mod json;
 mod text;
 
@@ -10,6 +11,7 @@ use crate::event_time::{Watermark, Window};
 use crate::operator::{ResultRow, RowKind};
 
 pub(super) use csv::CsvRows;
+pub(super) use joined::JoinedRows;
 pub(super) use json::{JsonRows, append_value};
 pub use text::TimeFormat;
 pub(super) use text::{

@@ -6,7 +6,7 @@ use super::*;
 use crate::aggregate::Value;
 use crate::codec::KeyWriter;
 use crate::event_time::EventTime;
-use crate::operator::PaneKind;
+use crate::operator::{JoinedEvent, JoinedRow, PaneKind};
 
 const TEN: i64 = 1_357_034_400_000;
 
@@ -42,6 +42,36 @@ fn json(shape: Shape, key: &[u8], values: &[Value], watermark: Watermark) -> Str
 
 fn csv(shape: Shape, key: &[u8], values: &[Value], watermark: Watermark) -> String {
     line(Rows::Csv(CsvRows::new(shape)), key, values, watermark)
+}
+
+fn joined(csv: bool, left: Option<JoinedEvent<'_>>, right: Option<JoinedEvent<'_>>) -> String {
+    let keys = [("shop", KeyKind::Text), ("order", KeyKind::Int)];
+    let mut rows = JoinedRows::new(shape(&keys, &["total", "state", "paid"], false), 2, csv);
+    let mut out = rows.header().unwrap_or_default();
+    let key = key(&[b"a,b", b"7"]);
+    rows.append(&JoinedRow { key: &key, left, right, watermark: Watermark::None }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_joined_row_has_key_times_and_the_fields_of_both_sides() {
+    let time = EventTime::from_millis(TEN);
+    let (left, right) = ([Value::Int(5), Value::Text("new".to_owned())], [Value::Null]);
+    let (left, right) = (JoinedEvent { time, values: &left }, JoinedEvent { time, values: &right });
+    assert_eq!(
+        joined(false, Some(left), Some(right)),
+        "{\"shop\":\"a,b\",\"order\":7,\"left_time\":\"2013-01-01T10:00:00Z\",\"right_time\":\"2013-01-01T10:00:00Z\",\
+         \"total\":5,\"state\":\"new\",\"paid\":null}\n"
+    );
+    assert_eq!(
+        joined(false, None, Some(right)),
+        "{\"shop\":\"a,b\",\"order\":7,\"left_time\":null,\"right_time\":\"2013-01-01T10:00:00Z\",\
+         \"total\":null,\"state\":null,\"paid\":null}\n"
+    );
+    assert_eq!(
+        joined(true, Some(left), None),
+        "shop,order,left_time,right_time,total,state,paid\n\"a,b\",7,2013-01-01T10:00:00Z,,5,new,\n"
+    );
 }
 
 #[test]

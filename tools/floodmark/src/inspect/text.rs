@@ -3,10 +3,10 @@
 use floodmark::aggregate::AggregateSpec;
 use floodmark::event_time::{Span, Watermark};
 use floodmark::inspect::{
-    Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorPanes,
-    OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
+    Aggregates, CheckpointDetails, KeyReport, ListedCheckpoint, OperatorDetails, OperatorEvents,
+    OperatorPanes, OperatorWindows, Origin, VerifiedCheckpoint, WindowTotals, WindowsReport,
 };
-use floodmark::operator::{Accumulation, Advance, Mode, OperatorSpec, TimeDomain};
+use floodmark::operator::{Accumulation, Advance, EventDefinition, Mode, OperatorSpec, TimeDomain};
 
 use crate::run::grouped;
 use crate::table::{Table, printable};
@@ -109,9 +109,10 @@ fn partitions(details: &CheckpointDetails) -> String {
 }
 
 fn operator(operator: &OperatorDetails) -> String {
-    let lines = match &operator.spec {
-        Some(spec) => definition(spec),
-        None => vec![format!("not understood by this version: {}", operator.definition)],
+    let lines = match (&operator.spec, &operator.events) {
+        (Some(spec), _) => definition(spec),
+        (None, Some(events)) => events_definition(events),
+        (None, None) => vec![format!("not understood by this version: {}", operator.definition)],
     };
     let panes = operator.open_panes.map_or("not counted".to_owned(), grouped);
     let mut text = format!("  {}\n", printable(&operator.name));
@@ -123,6 +124,17 @@ fn operator(operator: &OperatorDetails) -> String {
         operator.state_version, operator.fingerprint
     ));
     text
+}
+
+fn events_definition(definition: &EventDefinition) -> Vec<String> {
+    match definition {
+        EventDefinition::Join(spec) => {
+            let by =
+                if spec.key.is_empty() { "no key".to_owned() } else { format!("by {}", spec.key.join(", ")) };
+            vec![format!("{spec}, {by}")]
+        }
+        EventDefinition::Dedup(spec) => vec![spec.to_string()],
+    }
 }
 
 fn definition(spec: &OperatorSpec) -> Vec<String> {
@@ -197,6 +209,25 @@ pub(super) fn windows(report: &WindowsReport) -> String {
     let mut text = origin(&report.checkpoint);
     for operator in &report.operators {
         text.push_str(&operator_windows(operator));
+    }
+    for held in &report.events {
+        text.push_str(&operator_events(held));
+    }
+    text
+}
+
+fn operator_events(held: &OperatorEvents) -> String {
+    let what = if held.kind == "join" { "events" } else { "ids" };
+    let mut text =
+        format!("\n{} {}\n  live     {} {what}", held.kind, printable(&held.name), grouped(held.live));
+    if let (Some(first), Some(last)) = (held.live_until_min, held.live_until_max) {
+        text.push_str(&format!(", until the watermark is {first} to {last}"));
+    }
+    text.push('\n');
+    for (name, count) in [("expired", held.expired), ("DAMAGED", held.damaged)] {
+        if count > 0 {
+            text.push_str(&format!("  {name:<8} {} {what}\n", grouped(count)));
+        }
     }
     text
 }

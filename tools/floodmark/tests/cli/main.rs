@@ -20,6 +20,7 @@ mod examples;
 mod explain;
 mod golden;
 mod inspect;
+mod joins;
 mod lanes;
 mod reapply;
 mod steps;
