@@ -88,11 +88,22 @@ fn whole(value: i128, of: Of) -> Value {
     }
 }
 
-/// The average with the whole part taken exactly, so that large sums do not lose their low digits first.
+/// The double nearest to the exact quotient.
 fn int_average(sum: i128, count: u64) -> f64 {
-    let count = i128::from(count);
-    let (whole, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
-    whole as f64 + rest as f64 / count as f64
+    const EXACT: u128 = 1 << 53;
+    let (digits, divisor) = (sum.unsigned_abs(), u128::from(count.max(1)));
+    let size = if digits <= EXACT && divisor <= EXACT {
+        digits as f64 / divisor as f64
+    } else {
+        // Enough bits of the quotient for a double, and one more that says whether anything is left: then turning it
+        // into a double rounds as the quotient itself would be rounded.
+        let bits = |number: u128| u128::BITS - number.leading_zeros();
+        let shift = (56 + bits(divisor)).saturating_sub(bits(digits));
+        let (shifted, power) = (digits << shift, 2_f64.powi(-(shift as i32) - 1));
+        let rest = u128::from(shifted % divisor != 0);
+        ((shifted / divisor) << 1 | rest) as f64 * power
+    };
+    if sum < 0 { -size } else { size }
 }
 
 /// The average with more digits than the values, the last rounded half to even. Cannot overflow: the whole part is

@@ -500,6 +500,10 @@ fn read_strftime(section: &Section<'_>, pattern: &Item<'_>, zone: Option<Item<'_
             "Use the directives of strftime, such as \"%Y-%m-%d %H:%M:%S\" or \"%d/%b/%Y:%H:%M:%S %z\".";
         pattern.error(format!("\"{text}\" cannot be used: {reason}"), remedy)
     };
+    // Half of the times of a day would be read as the other half.
+    if text.contains("%I") && !text.contains("%p") && !text.contains("%P") {
+        return Err(unusable("%I has no meaning without %p".to_owned()));
+    }
     // A time whose parts all differ, so that parts that are mixed up or missing show.
     let sample = TimeZone::UTC.to_zoned_datetime(jiff::civil::date(2013, 11, 28).at(22, 47, 39, 0));
     let sample = sample.map_err(|error| unusable(error.to_string()))?;
