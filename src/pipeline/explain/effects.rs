@@ -42,7 +42,7 @@ impl Emit for Effects<'_> {
     type Error = Error;
 
     fn results(&mut self, _operator: usize, block: &mut dyn ResultBlock) -> Result<()> {
-        let window = block.window();
+        let (window, takes_back) = (block.window(), block.takes_back().is_some());
         if !self.subject.holds(window) {
             return Ok(());
         }
@@ -57,6 +57,7 @@ impl Emit for Effects<'_> {
                 key: self.subject.shown_key(row.key),
                 pane: row.kind,
                 pane_index: row.pane_index,
+                takes_back,
                 values: Aggregates(values.collect()),
             });
         }

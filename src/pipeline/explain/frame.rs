@@ -263,6 +263,9 @@ pub struct FiringFrame {
     pub pane: PaneKind,
     /// 0 for the first emission of this pane.
     pub pane_index: u32,
+    /// It takes an earlier result back: the one with these values.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub takes_back: bool,
     /// Its aggregates.
     pub values: Aggregates,
 }

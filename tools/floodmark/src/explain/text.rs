@@ -323,6 +323,7 @@ fn late_line(late: &TooLate, times: &Times) -> String {
 }
 
 fn firing_line(firing: &FiringFrame, many_keys: bool, times: &Times) -> String {
+    let verb = if firing.takes_back { "takes back" } else { "fires" };
     let pane = match firing.pane {
         PaneKind::Early => "early",
         PaneKind::OnTime => "on time",
@@ -331,7 +332,7 @@ fn firing_line(firing: &FiringFrame, many_keys: bool, times: &Times) -> String {
     let of = if many_keys { format!(" of {}", firing.key) } else { String::new() };
     let index =
         if firing.pane_index > 0 { format!(", emission {}", firing.pane_index + 1) } else { String::new() };
-    format!("fires  {}{of} {pane}{index}: {}", times.window(firing.window), values(&firing.values))
+    format!("{verb}  {}{of} {pane}{index}: {}", times.window(firing.window), values(&firing.values))
 }
 
 fn others_line(others: &OthersFrame) -> String {
