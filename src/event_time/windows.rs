@@ -231,6 +231,17 @@ impl Windows {
         Calendar::new(CalendarUnit::Day, zone, Weekday::Monday).map(Self::Calendar)
     }
 
+    /// Length of the longest window, where the definition fixes it.
+    #[must_use]
+    pub const fn last_length(&self) -> Option<Span> {
+        match self {
+            Self::Tumbling(windows) => Some(windows.size()),
+            Self::Sliding(windows) => Some(windows.size()),
+            Self::Cumulative(windows) => Some(windows.size()),
+            Self::Calendar(_) | Self::Session { .. } | Self::Global => None,
+        }
+    }
+
     /// True when the numbers in it are those of a constructor; reading JSON goes past these.
     #[must_use]
     pub fn is_possible(&self) -> bool {

@@ -241,6 +241,9 @@ impl OperatorSpec {
         if matches!(self.trigger.late(), Repeat::EventTime(_)) {
             return Err("late firings cannot follow event time, which has passed the window");
         }
+        if self.windows == Windows::Global && matches!(self.trigger.early(), Repeat::EventTime(_)) {
+            return Err("a window without an end has no end to its early firings");
+        }
         if batch && (self.trigger != Trigger::Watermark || self.allowed_lateness != Span::ZERO) {
             return Err(
                 "by batches there are no triggers and no allowed lateness: panes fire at the end of a batch",

@@ -69,6 +69,9 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
             "Use { interval = \"10s\" }, or remove it.",
         ));
     }
+    if let (Some(item), Repeat::EventTime(span)) = (&trigger_item, trigger.early()) {
+        refuse_endless(item, windows, span)?;
+    }
     let lateness_item = section.take("allowed_lateness");
     let allowed_lateness = lateness_item.as_ref().map_or(Ok(Span::ZERO), Item::span)?;
     if let Some(item) = lateness_item.as_ref().filter(|_| allowed_lateness != Span::ZERO) {
@@ -108,6 +111,26 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
     }
     let accumulation = read_accumulation(section, mode)?;
     Ok(Emission { time, allowed_lateness, mode, retractions, trigger, accumulation })
+}
+
+/// Early firings of one window. More are a slip in the units: a pane fires once for each multiple that is passed.
+const EARLY_FIRINGS_MAX: i64 = 1_000_000;
+
+/// Each multiple of the span inside a window fires, so there must be an end to them.
+fn refuse_endless(item: &Item<'_>, windows: &Windows, span: Span) -> Result<()> {
+    if *windows == Windows::Global {
+        let message = "the global window has no end, and so early firings by event time have none";
+        return Err(item.error(message, "Use { count = 100 } or { interval = \"10s\" }."));
+    }
+    let length = windows.last_length().map_or(0, Span::as_millis);
+    let firings = length / span.as_millis().max(1);
+    if firings <= EARLY_FIRINGS_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "a pane would fire {firings} times before its window ends; at most {EARLY_FIRINGS_MAX} are possible"
+    );
+    Err(item.error(message, "Choose a longer span, or check the units."))
 }
 
 fn read_accumulation(section: &mut Section<'_>, mode: Mode) -> Result<Accumulation> {
