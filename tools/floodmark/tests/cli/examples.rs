@@ -88,7 +88,8 @@ fn every_example_runs_to_its_end_and_every_window_has_results() {
     for pipeline in pipelines {
         let summary = examples.run(&pipeline).summary();
         assert_eq!(summary["outcome"], "completed", "{}", pipeline.display());
-        let windows = fs::read_to_string(&pipeline).unwrap().matches("[[window]]").count();
+        let text = fs::read_to_string(&pipeline).unwrap();
+        let windows = text.matches("[[window]]").count() + text.matches("[[join]]").count();
         let results = summary["total"]["results"].as_object().unwrap();
         let filled = results.values().filter(|rows| rows.as_u64() > Some(0)).count();
         assert_eq!(filled, windows, "{}: {results:?}", pipeline.display());

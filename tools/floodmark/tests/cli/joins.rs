@@ -136,8 +136,10 @@ fn joins_go_on_after_a_kill_as_if_nothing_had_been_and_can_be_looked_at() {
     assert!(straight.bytes("paid") > 0 && straight.bytes("both") > 0 && straight.bytes("late") > 0);
     for point in fault::POINTS {
         site.reset();
-        let ended = site.run_with_fault(&format!("{point}:kill:2"));
-        assert!(ended.signal.is_some(), "{point} is not passed twice: {}", ended.stderr);
+        // The first checkpoint is looked into: a later one may be the last, which holds nothing live.
+        let pass = if *point == "evict.after" { 1 } else { 2 };
+        let ended = site.run_with_fault(&format!("{point}:kill:{pass}"));
+        assert!(ended.signal.is_some(), "{point} is not passed {pass} times: {}", ended.stderr);
         if *point == "evict.after" {
             look_into(&site);
         }
