@@ -9,6 +9,7 @@ mod builder;
 mod checkpointing;
 mod collect;
 mod events;
+mod late;
 mod panes;
 mod restore;
 mod steps;
@@ -38,6 +39,7 @@ pub use restore::{Restored, RestoredPartition};
 pub(crate) use restore::{check_shape, partitions_of, saved_watermarks};
 
 use events::EventOperators;
+use late::LateInOrder;
 use panes::StorePanes;
 use steps::{Steps, Tee};
 use writer::Writer;
@@ -245,17 +247,19 @@ impl WindowStore {
         self.events.drop_repeated(batch, &mut self.marks, emit)?;
         let now = EventTime::from_millis(self.clock.wall_millis());
         let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
+        let mut ordered = LateInOrder::new(&mut *emit);
         for (index, operator) in self.operators.iter_mut().enumerate() {
             if self.steps.is_fed(index) {
                 continue;
             }
-            let mut tee = Tee { emit: &mut *emit, steps: &mut self.steps };
+            let mut tee = Tee { emit: &mut ordered, steps: &mut self.steps };
             if operator.spec().time == TimeDomain::Processing {
                 operator.tick(now, &mut panes, &mut tee)?;
             }
             operator.process(batch, &self.marks, &mut panes, &mut tee)?;
         }
-        self.events.process(batch, &self.marks, emit)?;
+        self.events.process(batch, &self.marks, &mut ordered)?;
+        ordered.finish(batch)?;
         self.feed(emit)?;
         self.make_room()
     }

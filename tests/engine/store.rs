@@ -7,11 +7,12 @@ use std::path::Path;
 use floodmark::aggregate::{AggregateSpec, Function, InputType, Value};
 use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::error::{Error, ErrorKind};
-use floodmark::event_time::{Span, Tumbling};
+use floodmark::event::Number;
+use floodmark::event_time::{EventTime, Span, Tumbling};
 use floodmark::operator::{
     Emit, EventBatch, KeyColumn, LateEvent, OperatorSpec, PartitionId, Rejection, ResultBlock, ValueColumn,
 };
-use floodmark::store::{Barrier, ReadTo, WindowStore};
+use floodmark::store::{Barrier, Collected, ReadTo, WindowStore};
 use proptest::prelude::*;
 
 use crate::model::{Event, Model, Row};
@@ -320,4 +321,32 @@ fn every_checkpoint_of_a_long_run_keeps_the_state_at_one_size() {
     let early = sizes.range(10..30).map(|(_, bytes)| *bytes).max().unwrap();
     let late = sizes.range(40..60).map(|(_, bytes)| *bytes).max().unwrap();
     assert!(late < early * 2, "checkpoints grow: {sizes:?}");
+}
+
+#[test]
+fn late_events_of_several_windows_come_by_event_however_the_batches_are_cut() {
+    let windows = Tumbling::new(Span::from_millis(10).unwrap(), 0).unwrap();
+    let spec = |name: &str| OperatorSpec::new(name, windows, &["k"], vec![AggregateSpec::count("n")]);
+    let run = |cuts: &[usize]| {
+        let directory = tempfile::tempdir().unwrap();
+        let builder = WindowStore::builder("late").window(spec("a")).window(spec("b"));
+        let mut store = builder.open(directory.path()).unwrap();
+        let (partition, _) = store.partition("p", SourceIdentity::default()).unwrap();
+        let mut seen = Collected::default();
+        let mut times = [100_i64, 1, 2, 150, 101].as_slice();
+        for &cut in cuts {
+            let (now, later) = times.split_at(cut);
+            let mut batch = EventBatch::with_columns(partition, 1, Vec::new());
+            for &time in now {
+                batch.push_event::<Number>(EventTime::from_millis(time), &[b"k"], &[]);
+            }
+            store.process(&batch, &mut seen).unwrap();
+            times = later;
+        }
+        seen.late.iter().map(|late| (late.time.as_millis(), late.operator)).collect::<Vec<_>>()
+    };
+    let expected = [(1, 0), (1, 1), (2, 0), (2, 1), (101, 0), (101, 1)];
+    assert_eq!(run(&[5]), expected);
+    assert_eq!(run(&[1, 1, 1, 1, 1]), expected);
+    assert_eq!(run(&[2, 3]), expected);
 }
