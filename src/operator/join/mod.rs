@@ -129,7 +129,7 @@ impl JoinOperator {
             self.held.mark_matched(&matched);
         }
         let place = Place { expiry, time, arrival: self.arrivals };
-        self.arrivals += 1;
+        self.arrivals = self.arrivals.saturating_add(1);
         let matched = !matched.is_empty() && self.spec.kind.keeps(side);
         self.held.insert(side, key, place, Held { fields: fields.into(), matched }, true);
         Ok(())
