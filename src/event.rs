@@ -294,6 +294,27 @@ impl ValueColumn {
         fits
     }
 
+    /// A column of the same type without values.
+    #[must_use]
+    pub fn empty_like(&self) -> Self {
+        match self {
+            Self::Int { .. } => Self::int(),
+            Self::Float { .. } => Self::float(),
+            Self::Decimal { scale, .. } => Self::decimal(*scale),
+            Self::Text { .. } => Self::text(),
+        }
+    }
+
+    /// Appends the value at `index` of a column of the same type; of one without values nothing.
+    fn append(&mut self, from: &Self, index: usize) {
+        match from.get(index) {
+            // Of one type, so it fits.
+            Some(value) => drop(self.push(value)),
+            None if from.is_empty() => {}
+            None => self.push_null(),
+        }
+    }
+
     /// Drops every value from `len` on.
     pub fn truncate(&mut self, len: usize) {
         match self {
@@ -425,6 +446,48 @@ impl EventBatch {
         self.text.get(span.start as usize..span.end as usize)
     }
 
+    /// Columns of the same kinds, without events.
+    #[must_use]
+    pub fn empty_like(&self) -> Self {
+        Self {
+            partition: self.partition,
+            source: self.source,
+            keys: vec![KeyColumn::default(); self.keys.len()],
+            values: self.values.iter().map(ValueColumn::empty_like).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Appends the events `range` of a batch with columns of the same kinds, without their text.
+    pub fn append_events(&mut self, from: &Self, range: Range<usize>) {
+        let first = self.len();
+        for index in range.clone() {
+            self.times.push(from.times[index]);
+            self.records.extend(from.records.get(index));
+            for (column, from) in self.keys.iter_mut().zip(&from.keys) {
+                if !from.is_empty() {
+                    column.push(from.get(index));
+                }
+            }
+            for (column, from) in self.values.iter_mut().zip(&from.values) {
+                column.append(from, index);
+            }
+        }
+        let told = from.punctuations.iter().filter(|(at, _)| range.contains(&(*at as usize)));
+        let moved = |&(at, time): &(u32, EventTime)| ((at as usize - range.start + first) as u32, time);
+        self.punctuations.extend(told.map(moved));
+    }
+
+    /// The events `range` as a batch of their own, with all of the text, so that places in it are what they were.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        let mut part = self.empty_like();
+        part.append_events(self, range.clone());
+        part.text.clone_from(&self.text);
+        part.spans.extend_from_slice(self.spans.get(range).unwrap_or_default());
+        part
+    }
+
     /// Forgets all events and keeps columns and memory.
     pub fn clear(&mut self) {
         self.times.clear();
@@ -470,6 +533,35 @@ mod tests {
         assert_eq!((texts.get(0), texts.get(1), texts.len()), (None, Some(Datum::Text(b"")), 2));
         texts.truncate(1);
         assert_eq!(texts.len(), 1);
+    }
+
+    #[test]
+    fn a_batch_put_together_from_pieces_of_another_is_that_one() {
+        let columns = vec![ValueColumn::int(), ValueColumn::text(), ValueColumn::float()];
+        let mut whole = EventBatch::with_columns(PartitionId(3), 2, columns);
+        whole.values.pop();
+        for at in 0..7_i64 {
+            let key = format!("k{at}");
+            let number = (at != 2).then_some(Datum::Int(at));
+            let text = (at < 5).then_some(Datum::Text(key.as_bytes()));
+            whole.push_event(EventTime::from_millis(at * 10), &[key.as_bytes(), b""], &[number, text]);
+            whole.records.push(at as u64 + 1);
+            let start = whole.text.len() as u32;
+            whole.text.extend_from_slice(key.as_bytes());
+            whole.spans.push(start..whole.text.len() as u32);
+        }
+        whole.punctuations = vec![(1, EventTime::from_millis(5)), (6, EventTime::from_millis(9))];
+        whole.values.push(ValueColumn::float());
+        let mut joined = whole.empty_like();
+        for range in [0..3, 3..3, 3..7] {
+            joined.append_events(&whole, range.clone());
+            assert_eq!(
+                whole.part(range.clone()).text_of(0),
+                whole.text_of(range.start).filter(|_| !range.is_empty())
+            );
+        }
+        (joined.text, joined.spans) = (whole.text.clone(), whole.spans.clone());
+        assert_eq!(format!("{joined:?}"), format!("{whole:?}"));
     }
 
     #[test]

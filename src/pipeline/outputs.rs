@@ -1,6 +1,6 @@
 //! All outputs of a pipeline together: results per window, late events, rejected records. Counts what goes where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::assemble;
@@ -47,6 +47,8 @@ pub struct Counters {
     pub input_bytes: u64,
     /// Lines read of the current batch, where the watermark advances by batches.
     pub batch_lines: u64,
+    /// A partition whose current block was not yet processed to its end, and the bytes that are left of it.
+    pub block_rest: Option<(String, u64)>,
 }
 
 impl Counters {
@@ -84,6 +86,7 @@ impl Counters {
         ] {
             map.extend(counts.iter().map(|(name, count)| (format!("{group}.{name}"), *count)));
         }
+        map.extend(self.block_rest.iter().map(|(name, bytes)| (format!("block_rest.{name}"), *bytes)));
         map
     }
 
@@ -97,6 +100,7 @@ impl Counters {
                 None if name == "filtered" => counters.filtered = count,
                 None if name == "input_bytes" => counters.input_bytes = count,
                 None if name == "batch_lines" => counters.batch_lines = count,
+                Some(("block_rest", name)) => counters.block_rest = Some((name.to_owned(), count)),
                 Some(("rejected", reason)) => {
                     counters.rejected.insert(reason.to_owned(), count);
                 }
@@ -138,6 +142,8 @@ pub(super) struct Outputs {
     // Rows of the current epoch, by window or join.
     fresh_rows: Vec<u64>,
     place: Place,
+    // Rejected records of the block that is being processed, by record, which were not taken yet.
+    rejected: VecDeque<Rejected>,
     strict: bool,
 }
 
@@ -206,6 +212,7 @@ impl Outputs {
             publishers: Arc::new(Mutex::new(opening.publishers)),
             counters,
             place: Place::default(),
+            rejected: VecDeque::new(),
             strict,
         };
         Ok((outputs, opening.reports))
@@ -219,8 +226,26 @@ impl Outputs {
         self.place.start = start;
     }
 
+    /// Says which records of the next batch's text were rejected. They are taken in the order of records, with those
+    /// that the watermark's bounds reject.
+    pub(super) fn expect_rejected(&mut self, rejected: Vec<Rejected>) {
+        self.rejected = rejected.into();
+    }
+
+    /// Takes the rejected records before `record`, or all.
+    pub(super) fn reject_before(&mut self, record: Option<u64>) -> Result<()> {
+        while let Some(first) = self.rejected.front()
+            && record.is_none_or(|record| first.record < record)
+        {
+            if let Some(rejected) = self.rejected.pop_front() {
+                self.reject(&rejected)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a rejected record: counted, written out, or with `strict` the end of the run.
-    pub(super) fn reject(&mut self, rejected: &Rejected) -> Result<()> {
+    fn reject(&mut self, rejected: &Rejected) -> Result<()> {
         self.dead_letter(&DeadLetter {
             source: &self.place.partition.clone(),
             record: rejected.record,
@@ -406,6 +431,7 @@ impl Emit for Outputs {
     }
 
     fn rejected(&mut self, batch: &EventBatch, index: usize, rejection: Rejection) -> Result<()> {
+        self.reject_before(batch.records.get(index).copied())?;
         // Counted as an event by the caller; it is a rejected record after all.
         self.counters.events = self.counters.events.saturating_sub(1);
         let offset = batch.spans.get(index).map_or(0, |span| u64::from(span.start));

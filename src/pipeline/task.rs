@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Rows of a window that are fired in one go; a checkpoint can come after them.
+const STEP_ROWS: usize = 16_384;
+
 /// How a run differs from what the pipeline file says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunOptions {
@@ -126,6 +129,10 @@ impl<'a> Task<'a> {
         let restored = store.restored().into_iter().flat_map(|restored| restored.partitions());
         let resume = resume(config, restored);
         let source = FileSource::open(&config.sources, plans, &resume, Arc::clone(&clock))?;
+        let source = match &outputs.counters.block_rest {
+            Some((partition, bytes)) => source.with_rest_of_block(partition, *bytes),
+            None => source,
+        };
         let source = match config.watermark.advance {
             Advance::Event => source,
             Advance::Batch => source.in_batches(config.watermark.batch_records, outputs.counters.batch_lines),
@@ -172,24 +179,42 @@ impl<'a> Task<'a> {
     /// Processes blocks until the input ends or a stop is asked for.
     fn drive(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<Ended> {
         loop {
+            // Also what a restored checkpoint left.
+            self.fire_on(stop, watch)?;
             if stop.is_set() {
                 return Ok(Ended::Stopped);
             }
             match self.reader.next(PATIENCE)? {
                 Next::Block(block) => {
-                    self.process(*block)?;
+                    self.process(*block, stop, watch)?;
                     self.heed_the_clock()?;
                 }
                 Next::Waiting => self.let_time_pass()?,
                 Next::End => return Ok(Ended::Input),
             }
-            self.collect_report(false, watch)?;
-            if self.checkpoint_is_due() {
-                self.begin_checkpoint()?;
-            }
-            self.report_progress(watch);
+            self.take_turn(watch)?;
             self.keep_rate(stop);
         }
+    }
+
+    /// What has its turn between blocks, and between the steps of a long firing.
+    fn take_turn(&mut self, watch: &mut dyn Watch) -> Result<()> {
+        self.collect_report(false, watch)?;
+        if self.checkpoint_is_due() {
+            self.begin_checkpoint()?;
+        }
+        self.report_progress(watch);
+        Ok(())
+    }
+
+    /// Fires what a long jump of the watermark has made due, step by step, with checkpoints where they are due.
+    fn fire_on(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
+        while self.store.is_firing() && !stop.is_set() {
+            self.store.fire_some(&mut self.outputs)?;
+            self.changed = true;
+            self.take_turn(watch)?;
+        }
+        Ok(())
     }
 
     /// Waits until the events so far are due at the rate asked for. A block is the unit; a stop is heeded at once.
@@ -233,32 +258,42 @@ impl<'a> Task<'a> {
         self.store.tick(|_| true, &mut self.outputs)
     }
 
-    fn process(&mut self, mut block: Block) -> Result<()> {
+    /// Processes a block. Where an event makes very much due that is fired step by step, and a stop in between leaves
+    /// the rest of the block unread.
+    fn process(&mut self, mut block: Block, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
         let index = block.partition.0 as usize;
         let leader = self.readings.get(block.batch.partition.0 as usize).map(|reading| reading.id);
         let (Some(leader), Some(reading)) = (leader, self.readings.get(index)) else {
             return Err(Error::new(ErrorKind::Bug, format!("block of an unknown partition: index={index}")));
         };
         self.outputs.now_reading(&reading.name, reading.position);
-        let id = reading.id;
+        let (id, start) = (reading.id, reading.position);
         self.mid_block = true;
+        self.changed = true;
         block.batch.partition = leader;
         if let Some(identity) = block.identity {
             self.store.recognise(id, identity);
         }
         self.warn_of_clocks(&block);
-        for rejected in &block.rejected {
-            self.outputs.reject(rejected)?;
+        self.outputs.expect_rejected(std::mem::take(&mut block.rejected));
+        let mut next = 0;
+        while next < block.batch.len() {
+            let from = next;
+            // An event is counted before it may turn out to be rejected by a bound.
+            self.outputs.counters.events += (block.batch.len() - from) as u64;
+            next = self.store.process_some(&block.batch, from, &mut self.outputs)?;
+            self.outputs.counters.events -= (block.batch.len() - next) as u64;
+            if self.store.is_firing() {
+                self.stand_between(&block, next, start)?;
+                self.fire_on(stop, watch)?;
+                if stop.is_set() {
+                    return Ok(());
+                }
+                self.mid_block = true;
+            }
         }
-        let counters = &mut self.outputs.counters;
-        counters.events += block.batch.len() as u64;
-        counters.filtered += block.filtered;
-        counters.input_bytes += block.input_bytes;
-        self.bytes_since_begin += block.input_bytes;
-        self.changed = true;
-        if !block.batch.is_empty() {
-            self.store.process(&block.batch, &mut self.outputs)?;
-        }
+        self.outputs.reject_before(None)?;
+        self.account(&block, None, start);
         if block.end_of_partition {
             self.store.finish_partition(id, &mut self.outputs)?;
         }
@@ -269,12 +304,42 @@ impl<'a> Task<'a> {
             }
         }
         if let Some(reading) = self.readings.get_mut(index) {
-            reading.position = block.position;
             reading.finished = block.end_of_partition;
         }
         self.mid_block = false;
         self.reader.recycle(block);
         Ok(())
+    }
+
+    /// Makes the place before event `next` of a block, which started at `start`, one that a checkpoint can stand for.
+    fn stand_between(&mut self, block: &Block, next: usize, start: Position) -> Result<()> {
+        let batch = &block.batch;
+        let place = batch.records.get(next).zip(batch.spans.get(next));
+        self.outputs.reject_before(place.map(|(record, _)| *record))?;
+        let place = place.map(|(record, span)| Position {
+            bytes: start.bytes + u64::from(span.start),
+            records: record.saturating_sub(1),
+        });
+        self.account(block, place, start);
+        self.mid_block = false;
+        Ok(())
+    }
+
+    /// Counts what a block, which started at `start`, says up to `place`, or all of it, and notes that it was read.
+    fn account(&mut self, block: &Block, place: Option<Position>, start: Position) {
+        let Some(reading) = self.readings.get_mut(block.partition.0 as usize) else { return };
+        let (before, reached) = (reading.position, place.unwrap_or(block.position));
+        reading.position = reached;
+        let counters = &mut self.outputs.counters;
+        let rest = block.position.bytes.saturating_sub(reached.bytes);
+        counters.block_rest = place.map(|_| (reading.name.clone(), rest));
+        let from = if before == start { 0 } else { before.records };
+        let passed = |line: u64| line > from && place.is_none_or(|place| line <= place.records);
+        let filtered = block.filtered_records.iter().filter(|(line, _)| passed(*line));
+        counters.filtered += filtered.count() as u64;
+        let bytes = reached.bytes.saturating_sub(before.bytes);
+        counters.input_bytes += bytes;
+        self.bytes_since_begin += bytes;
     }
 
     fn end_batch(&mut self) -> Result<()> {
@@ -431,6 +496,7 @@ fn open_store(
         .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
         .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))
         .restore_at(options.restore_at)
+        .firing_step_rows(STEP_ROWS)
         .clock(Arc::clone(clock));
     let builder = assemble::sources(config).fold(builder, |builder, source| builder.source(source));
     let builder = assemble::joins(config).into_iter().fold(builder, |builder, join| builder.join(join));

@@ -37,6 +37,7 @@ pub struct WindowStoreBuilder {
     sources: Vec<SourceSpec>,
     pub(super) policy: Policy,
     pub(super) idle_advance: Option<Duration>,
+    pub(super) step_rows: Option<usize>,
     pub(super) memory_bytes: usize,
     pub(super) retain: NonZeroU32,
     pub(super) restore_at: Option<u64>,
@@ -53,6 +54,7 @@ impl WindowStoreBuilder {
             sources: Vec::new(),
             policy: Policy::Min,
             idle_advance: None,
+            step_rows: None,
             memory_bytes: 512 << 20,
             retain: NonZeroU32::MIN.saturating_add(2),
             restore_at: None,
@@ -127,6 +129,14 @@ impl WindowStoreBuilder {
     #[must_use]
     pub fn idle_advance(mut self, after: Option<Duration>) -> Self {
         self.idle_advance = after;
+        self
+    }
+
+    /// Fires in steps of about so many rows per window, so that a checkpoint can come in between: see
+    /// [`WindowStore::process_some`] and [`WindowStore::is_firing`]. Without it nothing is left for later.
+    #[must_use]
+    pub const fn firing_step_rows(mut self, rows: usize) -> Self {
+        self.step_rows = Some(rows);
         self
     }
 

@@ -9,6 +9,7 @@ mod builder;
 mod checkpointing;
 mod collect;
 mod events;
+mod firing;
 mod late;
 mod panes;
 mod restore;
@@ -112,6 +113,8 @@ pub struct WindowStore {
     restored: Option<Restored>,
     hot_bytes_max: usize,
     retain: NonZeroU32,
+    // Rows that are fired in one go, where a checkpoint may come in between.
+    step_rows: Option<usize>,
     // Set by the first failure; the state in memory is then of no known event.
     failed: bool,
 }
@@ -222,7 +225,10 @@ impl WindowStore {
     /// [`ErrorKind::Unavailable`] when the disk fails. After an error the store refuses work
     /// ([`ErrorKind::Poisoned`]): drop it and open it again, which restores the last checkpoint.
     pub fn process(&mut self, batch: &EventBatch, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
-        self.guarded(|store| store.process_batch(batch, emit))
+        self.guarded(|store| {
+            store.finish_firing(emit)?;
+            store.process_whole(batch, emit)
+        })
     }
 
     fn process_batch(&mut self, batch: &EventBatch, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
@@ -233,13 +239,8 @@ impl WindowStore {
             known.finished = false;
         }
         let (operators, events) = (&self.operators, &self.events);
-        self.marks.observe_where(&mut self.tracker, batch, |time| {
-            let mut reading = operators.iter().filter(|operator| {
-                let spec = operator.spec();
-                spec.input.is_none() && spec.reads(batch.source)
-            });
-            reading.all(|operator| operator.reaches(time)) && events.reaches(batch.source, time)
-        });
+        self.marks
+            .observe_where(&mut self.tracker, batch, |time| reach(operators, events, batch.source, time));
         self.warn();
         for &(index, rejection) in self.marks.rejected() {
             emit.rejected(batch, index as usize, rejection)?;
@@ -270,10 +271,11 @@ impl WindowStore {
             return Ok(());
         }
         let task = self.tracker.current();
-        for (index, operator) in self.operators.iter_mut().enumerate() {
-            if !self.steps.is_fed(index) {
-                continue;
-            }
+        for index in 0..self.operators.len() {
+            let Some(from) = self.steps.source_of(index) else { continue };
+            let limit = self.operators[from].firing_limit();
+            let operator = &mut self.operators[index];
+            operator.set_limit(limit);
             let mut panes = StorePanes { db: &self.db, writer: &mut self.writer };
             for (batch, reached) in self.steps.take_for(index)? {
                 let marks = Marks::steady(operator.watermark(), batch.len());
@@ -299,6 +301,7 @@ impl WindowStore {
     pub fn end_batch(&mut self, emit: &mut dyn Emit<Error = Error>) -> Result<()> {
         let reached = self.batch_watermark.end_batch(self.tracker.current());
         self.guarded(|store| {
+            store.finish_firing(emit)?;
             let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
             for operator in &mut store.operators {
                 if operator.spec().advance == Advance::Batch {
@@ -413,7 +416,8 @@ impl WindowStore {
 
     /// Lets processing time take effect: partitions that are silent for the idle time-out stop holding the
     /// watermark back, unless `has_backlog` says that records of theirs wait to be read, and with
-    /// [`WindowStoreBuilder::idle_advance`] the watermark goes on in a silent stream. Call it now and then.
+    /// [`WindowStoreBuilder::idle_advance`] the watermark goes on in a silent stream. Call it now and then. May leave
+    /// results to be fired, see [`WindowStore::is_firing`].
     ///
     /// # Errors
     /// As [`WindowStore::process`].
@@ -436,7 +440,8 @@ impl WindowStore {
         })
     }
 
-    /// Notes that `partition` was read to its end; it no longer holds the watermark back.
+    /// Notes that `partition` was read to its end; it no longer holds the watermark back. May leave results to be fired,
+    /// see [`WindowStore::is_firing`].
     ///
     /// # Errors
     /// As [`WindowStore::process`].
@@ -452,7 +457,8 @@ impl WindowStore {
         self.advance(watermark, emit)
     }
 
-    /// Notes that the input has ended: closes every window. Events that come afterwards are late.
+    /// Notes that the input has ended: closes every window. Events that come afterwards are late. May leave results to be
+    /// fired, see [`WindowStore::is_firing`].
     ///
     /// # Errors
     /// As [`WindowStore::process`].
@@ -562,4 +568,13 @@ impl WindowStore {
     pub fn state_stats(&self) -> Result<StateStats> {
         Ok(self.db.stats()?)
     }
+}
+
+/// True when all that read `source` can hold an event of this time.
+fn reach(operators: &[WindowOperator], events: &EventOperators, source: SourceId, time: EventTime) -> bool {
+    let mut reading = operators.iter().filter(|operator| {
+        let spec = operator.spec();
+        spec.input.is_none() && spec.reads(source)
+    });
+    reading.all(|operator| operator.reaches(time)) && events.reaches(source, time)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::builder::{WindowStoreBuilder, family};
 use super::events::EventOperators;
+use super::firing::set_step_rows;
 use super::panes::decode;
 use super::steps::Steps;
 use super::writer::Writer;
@@ -152,6 +153,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
             (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
         }
     };
+    set_step_rows(&mut operators, builder.step_rows);
     let known = restored.iter().flat_map(|restored| &restored.manifest().partitions);
     let partitions = known.map(|partition| Partition {
         name: partition.name.clone(),
@@ -177,6 +179,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         warned: Warned::default(),
         hot_bytes_max: builder.hot_bytes(),
         retain: builder.retain,
+        step_rows: builder.step_rows,
         clock: builder.clock,
         restored,
         failed: false,

@@ -64,7 +64,12 @@ impl Steps {
 
     /// True when `operator` is fed by another.
     pub(super) fn is_fed(&self, operator: usize) -> bool {
-        self.steps.get(operator).is_some_and(Option::is_some)
+        self.source_of(operator).is_some()
+    }
+
+    /// The operator whose results `operator` is fed.
+    pub(super) fn source_of(&self, operator: usize) -> Option<usize> {
+        Some(self.steps.get(operator)?.as_ref()?.from)
     }
 
     /// True when no operator is fed by another.

@@ -17,7 +17,7 @@ fn the_store_gives_what_other_engines_gave_on_real_streams() {
     // Batches of odd sizes, a checkpoint now and then, and a process that dies between two of them.
     let mut after = vec![Step::Nothing; 7_001];
     (after[1_500], after[4_000], after[5_000]) = (Step::Checkpoint, Step::Checkpoint, Step::Kill);
-    let plan = Plan { batches: vec![997, 64, 1, 300], after };
+    let plan = Plan { batches: vec![997, 64, 1, 300], after, step_rows: Some(100) };
     let mut failures = Vec::new();
     for golden in &goldens {
         let found = through_store(&golden.settings, &golden.ops(&mut streams), &plan);

@@ -250,15 +250,17 @@ fn history(settings: BoxedStrategy<Settings>) -> impl Strategy<Value = History> 
     let drafts = prop::collection::vec(draft(), 1..40);
     let batches = prop_oneof![Just(vec![]), prop::collection::vec(1_usize..9, 1..4)];
     let steps = prop::collection::vec(step(), 0..6);
-    (settings, drafts, 0_i64..4, 0_u8..4, end, batches, steps).prop_map(
-        |(mut settings, drafts, drift, real, end, batches, mut after)| {
+    let step_rows = prop_oneof![2 => Just(None), 1 => (1_usize..4).prop_map(Some)];
+    (settings, drafts, 0_i64..4, 0_u8..4, end, batches, (steps, step_rows)).prop_map(
+        |(mut settings, drafts, drift, real, end, batches, (mut after, mut step_rows))| {
             let scale = scale(&mut settings, drift, real == 1);
             // Idle time-outs begin anew in a new process, which says nothing about how long the old one waited.
             if settings.idle_timeout_ms.is_some() {
                 after.retain(|step| !step.kills());
+                step_rows = None;
             }
             let ops = ops(&settings, &drafts, scale, end);
-            History { settings, ops, plan: Plan { batches, after } }
+            History { settings, ops, plan: Plan { batches, after, step_rows } }
         },
     )
 }

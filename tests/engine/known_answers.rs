@@ -9,7 +9,7 @@ use crate::oracle::{Observed, Op, Settings};
 type Way = fn(&Settings, &[Op], &Plan) -> Result<Observed, String>;
 
 fn plan(batches: &[usize], after: &[Step]) -> Plan {
-    Plan { batches: batches.to_vec(), after: after.to_vec() }
+    Plan { batches: batches.to_vec(), after: after.to_vec(), step_rows: None }
 }
 
 fn plans_of_the_operator() -> Vec<Plan> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::OpenWindow;
+use super::step::FiringStep;
 use crate::aggregate::{Layout, Touch};
 use crate::event_time::{EventTime, Watermark, Window};
 use crate::operator::fire::History;
@@ -39,6 +40,7 @@ pub(super) struct AlignedOperator {
     pub(super) by_end: BTreeMap<EventTime, usize>,
     // How far the watermark has come here.
     pub(super) watermark: Watermark,
+    pub(super) step: FiringStep,
     // Every window up to this end is closed, every later one is not.
     pub(super) closed_to: EventTime,
     // Early firings that are due: (instant, window end) → rows of that window's table.
@@ -78,6 +80,7 @@ impl AlignedOperator {
             vacant: Vec::new(),
             by_end: BTreeMap::new(),
             watermark: Watermark::None,
+            step: FiringStep::default(),
             closed_to: EventTime::MIN,
             boundaries: BTreeMap::new(),
             changed: BTreeMap::new(),
@@ -176,7 +179,7 @@ impl AlignedOperator {
         self.settle(batch);
         self.hashes = hashes;
         if follows_events {
-            self.watermark = self.watermark.max(marks.last());
+            self.note_watermark(marks.last());
         }
         Ok(())
     }
@@ -213,8 +216,15 @@ impl AlignedOperator {
                 self.advance(after, panes, emit)?;
             }
         }
-        self.watermark = self.watermark.max(marks.last());
+        self.note_watermark(marks.last());
         Ok(())
+    }
+
+    /// The watermark after a batch, unless what it makes due waits for the next step.
+    fn note_watermark(&mut self, last: Watermark) {
+        if self.step.target() <= self.watermark {
+            self.watermark = self.watermark.max(last);
+        }
     }
 
     /// Adds an event to its only window, or to the slice that all its windows share.

@@ -32,43 +32,89 @@ pub(super) enum Which {
 enum Action {
     Close(Window),
     Boundary(EventTime, EventTime),
+    Expire,
 }
 
 impl AlignedOperator {
     /// Lets the watermark reach `watermark`: fires what is due, in the order of event time, and forgets what
-    /// expired.
+    /// expired. Pauses at an instant of event time after [`super::WindowOperator::set_step_rows`] rows.
     pub(super) fn advance<E>(
         &mut self,
         watermark: Watermark,
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        if watermark <= self.watermark {
+        let target = self.step.aim(watermark);
+        if target <= self.watermark {
             return Ok(());
         }
-        self.watermark = watermark;
         if self.spec.mode == Mode::Complete {
-            return if watermark == Watermark::End {
-                self.emit_everything(watermark, panes, emit)
-            } else {
-                Ok(())
-            };
+            self.watermark = target;
+            return if target == Watermark::End { self.emit_everything(target, panes, emit) } else { Ok(()) };
         }
-        while let Some(action) = self.next_action(watermark) {
+        while let Some((when, action)) = self.next_action(target) {
+            if let Some(reached) = self.step.pause_before(when) {
+                // All that was due up to here is done, and nothing that comes after it.
+                self.reach(reached);
+                return Ok(());
+            }
             match action {
                 Action::Close(window) => {
                     self.closed_to = window.end;
-                    self.close(window, watermark, panes, emit)?;
-                    // A long jump of the watermark gives memory back window by window.
-                    self.forget_expired(watermark, panes, emit)?;
+                    self.close(window, target, panes, emit)?;
                 }
-                Action::Boundary(instant, end) => self.fire_boundary(instant, end, watermark, emit)?,
+                Action::Boundary(instant, end) => self.fire_boundary(instant, end, target, emit)?,
+                Action::Expire => self.forget_first(target, panes, emit)?,
             }
         }
-        self.forget_expired(watermark, panes, emit)?;
-        self.note_passed(watermark);
-        self.due = self.next_due();
+        self.reach(self.step.done());
         Ok(())
+    }
+
+    /// Nothing is due any more up to `watermark`.
+    fn reach(&mut self, watermark: Watermark) {
+        self.watermark = self.watermark.max(watermark);
+        self.note_passed(self.watermark);
+        self.due = self.next_due();
+    }
+
+    /// True when a watermark makes several instants due, with more rows than fit into one step, after `events` that are
+    /// still to come in.
+    pub(super) fn surges(&self, watermark: Watermark, events: usize) -> bool {
+        if events > self.step.rows() {
+            // They may all open windows of their own.
+            return true;
+        }
+        if !watermark.closed(self.due) || self.spec.mode == Mode::Complete {
+            return false;
+        }
+        let (mut instants, mut rows) = (usize::from(events > 0), events);
+        for (&end, &table) in &self.by_end {
+            if !watermark.closed(end) {
+                break;
+            }
+            let Some(open) = &self.tables[table] else { continue };
+            let windows = self.unclosed_windows(open.window, watermark);
+            instants += windows;
+            // How many panes of the window are in the state database is not known here.
+            let panes = if open.complete { open.len() } else { self.step.rows() };
+            rows = rows.saturating_add(panes.saturating_mul(windows));
+            if instants > 1 && rows > self.step.rows() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// How many windows that hold a piece `watermark` closes; no more than three are counted.
+    fn unclosed_windows(&self, piece: Window, watermark: Watermark) -> usize {
+        if !self.sliced {
+            return usize::from(piece.end > self.closed_to);
+        }
+        let windows = &self.spec.windows;
+        let first = windows.next_holding(piece, self.closed_to);
+        let holding = std::iter::successors(first, |window| windows.next_holding(piece, window.end));
+        holding.take(3).take_while(|window| watermark.closed(window.end)).count()
     }
 
     /// Every window that ends up to `watermark` has been closed, also those that nobody opened.
@@ -172,19 +218,22 @@ impl AlignedOperator {
         Ok(())
     }
 
-    /// The earliest thing that `watermark` makes due. At one instant a closing comes before an early firing.
-    fn next_action(&self, watermark: Watermark) -> Option<Action> {
+    /// The earliest thing that `watermark` makes due, and when. At one instant a closing comes before an early firing,
+    /// and what expires goes last.
+    fn next_action(&self, watermark: Watermark) -> Option<(EventTime, Action)> {
         let close = self.first_unclosed().filter(|window| watermark.closed(window.end));
+        let close = close.map(|window| (window.end, Action::Close(window)));
         let boundary = self.boundaries.keys().next().copied();
         let boundary = boundary.filter(|(instant, _)| watermark.closed(instant_after(*instant)));
-        match (close, boundary) {
-            (Some(window), Some((instant, end))) if instant < last_instant(window.end) => {
-                Some(Action::Boundary(instant, end))
-            }
-            (Some(window), _) => Some(Action::Close(window)),
-            (None, Some((instant, end))) => Some(Action::Boundary(instant, end)),
-            (None, None) => None,
-        }
+        let boundary =
+            boundary.map(|(instant, end)| (instant_after(instant), Action::Boundary(instant, end)));
+        let lateness = self.spec.allowed_lateness;
+        let expiry = self
+            .first_piece()
+            .filter(|(_, last)| last.end <= self.closed_to && watermark.expired(last.end, lateness));
+        let expiry = expiry.map(|(_, last)| (last.end.saturating_add(lateness), Action::Expire));
+        // Of equals the first.
+        close.into_iter().chain(boundary).chain(expiry).min_by_key(|(when, _)| *when)
     }
 
     fn first_unclosed(&self) -> Option<Window> {
@@ -336,12 +385,14 @@ impl AlignedOperator {
         }
         let emitted =
             if rows.is_empty() { Ok(()) } else { emit.results(self.index, &mut firing.table(&open, rows)) };
+        let count = rows.len();
         if !self.fires_once {
             for &row in rows {
                 firing.settle(open.row_mut(row));
             }
         }
         self.tables[table] = Some(open);
+        self.step.count(count);
         emitted
     }
 
@@ -399,6 +450,7 @@ impl AlignedOperator {
             true => Ok(()),
             false => emit.results(self.index, &mut firing.table(&whole, &rows)),
         };
+        self.step.count(rows.len());
         if whole.bytes() <= SPARE_BYTES_MAX {
             self.scratch = Some(whole);
         }
@@ -500,6 +552,7 @@ impl AlignedOperator {
             return Ok(());
         }
         emit.results(self.index, &mut self.firing(window, watermark).buffer(&chunk.rows))?;
+        self.step.count(chunk.rows.len());
         let &[table] = tables else { return Ok(()) };
         if self.fires_once {
             return Ok(());
@@ -532,34 +585,30 @@ impl AlignedOperator {
         waits && self.spec.allowed_lateness > Span::ZERO
     }
 
-    fn forget_expired<E>(
+    /// Forgets the first piece, whose last window has expired.
+    fn forget_first<E>(
         &mut self,
         watermark: Watermark,
         panes: &mut dyn Panes<Error = E>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let lateness = self.spec.allowed_lateness;
-        while let Some((end, last)) = self.first_piece() {
-            if last.end > self.closed_to || !watermark.expired(last.end, lateness) {
-                break;
-            }
-            let Some(&table) = self.by_end.get(&end) else { break };
-            if self.emits_at_expiry() {
-                self.fire_window(&[table], last, watermark, Which::Changed, panes, emit)?;
-            }
-            self.changed.remove(&end);
-            self.by_end.pop_first();
-            self.vacant.push(table);
-            self.recent = None;
-            if !self.boundaries.is_empty() {
-                self.boundaries.retain(|(_, window_end), _| *window_end != end);
-            }
-            if let Some(old) = self.tables[table].take()
-                && self.spare.as_ref().is_none_or(|spare| spare.bytes() < old.bytes())
-                && old.bytes() <= SPARE_BYTES_MAX
-            {
-                self.spare = Some(old);
-            }
+        let Some((end, last)) = self.first_piece() else { return Ok(()) };
+        let Some(&table) = self.by_end.get(&end) else { return Ok(()) };
+        if self.emits_at_expiry() {
+            self.fire_window(&[table], last, watermark, Which::Changed, panes, emit)?;
+        }
+        self.changed.remove(&end);
+        self.by_end.pop_first();
+        self.vacant.push(table);
+        self.recent = None;
+        if !self.boundaries.is_empty() {
+            self.boundaries.retain(|(_, window_end), _| *window_end != end);
+        }
+        if let Some(old) = self.tables[table].take()
+            && self.spare.as_ref().is_none_or(|spare| spare.bytes() < old.bytes())
+            && old.bytes() <= SPARE_BYTES_MAX
+        {
+            self.spare = Some(old);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod rows;
 mod session;
 mod session_time;
 mod spill;
+mod step;
 
 use std::sync::Arc;
 
@@ -171,6 +172,41 @@ impl WindowOperator {
             Kind::Aligned(inner) => inner.advance(watermark, panes, emit),
             Kind::Sessions(inner) => inner.advance(watermark, emit),
         }
+    }
+
+    /// From now on [`WindowOperator::advance`] pauses after emitting so many rows, about: between two instants of event
+    /// time, never within one. Without, it never pauses.
+    pub fn set_step_rows(&mut self, rows: usize) {
+        either!(mut self, inner => inner.step.set_rows(rows));
+    }
+
+    /// Turns these pauses off, while several events are processed at once, and on again.
+    pub fn set_pauses(&mut self, pauses: bool) {
+        either!(mut self, inner => inner.step.set_pauses(pauses));
+    }
+
+    /// What is due later than `limit` waits, whatever the watermark: an operator fed by another is not to overtake it.
+    pub fn set_limit(&mut self, limit: Watermark) {
+        either!(mut self, inner => inner.step.set_limit(limit));
+    }
+
+    /// True while [`WindowOperator::advance`] has paused: calling it again, with any watermark, goes on. Until it is
+    /// done no events may come, except those of the operator that this one waits for.
+    #[must_use]
+    pub fn is_firing(&self) -> bool {
+        either!(self, inner => inner.step.target() > inner.watermark)
+    }
+
+    /// How far an operator fed by this one may go: as far as this one while it is firing, else wherever it likes.
+    #[must_use]
+    pub fn firing_limit(&self) -> Watermark {
+        if self.is_firing() { self.watermark() } else { Watermark::End }
+    }
+
+    /// True when `watermark` would make more due than fits into one step, after `events` that are still to come in.
+    #[must_use]
+    pub fn surges(&self, watermark: Watermark, events: usize) -> bool {
+        either!(self, inner => inner.surges(watermark, events))
     }
 
     /// Ends a batch of an operator that advances by batches: emits what it changed, then lets the watermark reach

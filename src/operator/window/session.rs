@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::OpenWindow;
 use super::rows::Rows;
 use super::spill::{Ends, SpillKind, Spilled};
+use super::step::FiringStep;
 use crate::aggregate::{Layout, Touch};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{HISTORY_WORDS, History};
@@ -51,12 +52,13 @@ pub(super) struct Session {
 pub(super) struct SessionOperator {
     pub(super) index: usize,
     pub(super) spec: OperatorSpec,
-    gap: Span,
+    pub(super) gap: Span,
     // With a word for the start of the session, and the history words of a pane that may fire more than once.
     pub(super) layout: Arc<Layout>,
     pub(super) fires_once: bool,
     // How far the watermark has come here.
     pub(super) watermark: Watermark,
+    pub(super) step: FiringStep,
     pub(super) now: EventTime,
     pub(super) intervals: [Option<EventTime>; 2],
     gathers: bool,
@@ -89,6 +91,7 @@ impl SessionOperator {
             gathers: spec.gathers_changes(),
             spec,
             watermark: Watermark::None,
+            step: FiringStep::default(),
             now: EventTime::MIN,
             intervals: [None; 2],
             keys: new_keys(),
@@ -182,7 +185,7 @@ impl SessionOperator {
         self.settle(batch);
         self.hashes = hashes;
         if follows_events {
-            self.watermark = self.watermark.max(marks.last());
+            self.note_watermark(marks.last());
         }
         Ok(())
     }
@@ -218,8 +221,15 @@ impl SessionOperator {
                 self.advance(after, emit)?;
             }
         }
-        self.watermark = self.watermark.max(marks.last());
+        self.note_watermark(marks.last());
         Ok(())
+    }
+
+    /// The watermark after a batch, unless what it makes due waits for the next step.
+    fn note_watermark(&mut self, last: Watermark) {
+        if self.step.target() <= self.watermark {
+            self.watermark = self.watermark.max(last);
+        }
     }
 
     /// Adds an event to the session that it falls into, extends, joins or opens.

@@ -50,31 +50,56 @@ impl SessionOperator {
     }
 
     /// Lets the watermark reach `watermark`: fires what is due, in the order of event time, and forgets what
-    /// expired.
+    /// expired. Pauses at an instant of event time after [`super::WindowOperator::set_step_rows`] rows.
     pub(super) fn advance<E>(
         &mut self,
         watermark: Watermark,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        if watermark <= self.watermark {
+        let target = self.step.aim(watermark);
+        if target <= self.watermark {
             return Ok(());
         }
-        self.watermark = watermark;
         if self.spec.mode == Mode::Complete {
-            return if watermark == Watermark::End { self.emit_everything(watermark, emit) } else { Ok(()) };
+            self.watermark = target;
+            return if target == Watermark::End { self.emit_everything(target, emit) } else { Ok(()) };
         }
         let mut together = Vec::new();
         while let Some(&Reverse((when, ..))) = self.timers.peek() {
-            if !watermark.closed(when) {
+            if !target.closed(when) {
                 break;
+            }
+            if let Some(reached) = self.step.pause_before(when) {
+                // All that was due up to here is done, and nothing that comes after it.
+                self.watermark = self.watermark.max(reached);
+                return Ok(());
             }
             self.take_due(when, &mut together);
             for (due, _, _, at) in together.drain(..) {
-                self.let_happen(due, at, watermark, emit)?;
+                self.let_happen(due, at, target, emit)?;
             }
         }
+        self.watermark = self.watermark.max(self.step.done());
         self.forget_idle_keys();
         Ok(())
+    }
+
+    /// True when a watermark makes several instants due, with more rows than fit into one step, after `events` that are
+    /// still to come in.
+    pub(super) fn surges(&self, watermark: Watermark, events: usize) -> bool {
+        if events > self.step.rows() {
+            return true;
+        }
+        let far = match (self.watermark.instant(), watermark.instant()) {
+            (Some(from), Some(to)) => to.as_millis().saturating_sub(from.as_millis()) >= self.gap.as_millis(),
+            _ => true,
+        };
+        // In a steady stream a few sessions are due at a time, and it would not do to look at all of them.
+        if !far || !self.is_due(watermark) || self.spec.mode == Mode::Complete {
+            return false;
+        }
+        let due = self.timers.iter().filter(|Reverse((when, ..))| watermark.closed(*when)).count();
+        due + events > self.step.rows()
     }
 
     /// Takes what is due at `when`, in the order in which it happens. Timers of sessions that have grown since are set
@@ -173,6 +198,7 @@ impl SessionOperator {
             return Ok(());
         }
         self.emit_session(at, watermark, None, emit)?;
+        self.step.count(1);
         if !self.fires_once {
             let layout = std::sync::Arc::clone(&self.layout);
             let firing = self.firing(&layout, at, watermark, None);

@@ -5,7 +5,7 @@
 use crate::aggregate::Value;
 use crate::event::Datum;
 use crate::inspect::Aggregates;
-use crate::operator::{EventBatch, OperatorSpec, ValueColumn};
+use crate::operator::{EventBatch, OperatorSpec};
 use crate::pipeline::source::{Block, ParsePlan, RejectReason};
 
 /// Bytes of a record's text that are shown.
@@ -43,40 +43,6 @@ pub(super) fn values_of(batch: &EventBatch, index: usize, inputs: &[Input]) -> A
         Some(Datum::Text(text)) => Value::Text(shown(text)),
     };
     Aggregates(inputs.iter().map(|input| (input.field.clone(), value(input))).collect())
-}
-
-/// A column of the same type without values.
-pub(super) fn empty_like(column: &ValueColumn) -> ValueColumn {
-    match column {
-        ValueColumn::Int { .. } => ValueColumn::int(),
-        ValueColumn::Float { .. } => ValueColumn::float(),
-        ValueColumn::Decimal { scale, .. } => ValueColumn::decimal(*scale),
-        ValueColumn::Text { .. } => ValueColumn::text(),
-    }
-}
-
-/// Makes `single` hold the event at `index` of `batch` and no other.
-pub(super) fn copy_event(batch: &EventBatch, index: usize, single: &mut EventBatch) {
-    single.clear();
-    single.times.push(batch.times[index]);
-    single.records.extend(batch.records.get(index));
-    // Of no account for the operator: the marks are made.
-    single.punctuations.clear();
-    for (column, from) in single.keys.iter_mut().zip(&batch.keys) {
-        if !from.is_empty() {
-            column.push(from.get(index));
-        }
-    }
-    for (column, from) in single.values.iter_mut().zip(&batch.values) {
-        match from.get(index) {
-            Some(value) => {
-                // Both columns are of one type.
-                let _ = column.push(value);
-            }
-            None if from.is_empty() => {}
-            None => column.push_null(),
-        }
-    }
 }
 
 /// A record that is no event: rejected for a reason, or passed over by a filter.

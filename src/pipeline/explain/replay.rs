@@ -11,7 +11,7 @@ use super::effects::{Effects, Firings, NoPanes};
 use super::frame::{End, EventFrame, Explanation, Head, RecordFrame, RejectedFrame, Waiting, What};
 use super::head::head;
 use super::place::place;
-use super::record::{Input, Side, copy_event, empty_like, inputs_of, shown, sides_of, values_of};
+use super::record::{Input, Side, inputs_of, shown, sides_of, values_of};
 use super::resumed::{restored, take_up};
 use super::subject::{self, Subject};
 use super::timeline::{Other, Timeline};
@@ -22,8 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::inspect::Aggregates;
 use crate::operator::{
-    Advance, BatchWatermark, DedupOperator, EventBatch, KeyColumn, Marks, Mode, OperatorSpec, PartitionId,
-    SourceId, SourceSpec, Strategy, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, DedupOperator, EventBatch, Marks, Mode, OperatorSpec, PartitionId, SourceId,
+    SourceSpec, Strategy, WatermarkTracker, WindowOperator,
 };
 use crate::pipeline::assemble::{self, duration};
 use crate::pipeline::config::PipelineConfig;
@@ -159,6 +159,7 @@ impl<'a> Replay<'a> {
 
     /// Reads the input to its end.
     pub(super) fn run(mut self) -> Result<Explanation> {
+        self.go_on_firing()?;
         let mut recycled = None;
         while let Some(mut block) = self.source.next_block(recycled.take())? {
             self.process(&mut block)?;
@@ -169,6 +170,16 @@ impl<'a> Replay<'a> {
         let counts = self.timeline.counts;
         self.subject.check_met(self.spec(), counts.events + counts.other_events)?;
         self.finish()
+    }
+
+    /// A checkpoint may have been made while a long jump of the watermark was being fired.
+    fn go_on_firing(&mut self) -> Result<()> {
+        let task = self.tracker.current();
+        if !self.by_batch() && self.operators[self.index].watermark() < task {
+            let firings = self.advance(task)?;
+            self.timeline.pass(task, firings);
+        }
+        Ok(())
     }
 
     fn spec(&self) -> &OperatorSpec {
@@ -238,13 +249,7 @@ impl<'a> Replay<'a> {
 
     /// Gives the batch of one event the columns of a block.
     fn prepare_single(&mut self, batch: &EventBatch) {
-        self.single = EventBatch {
-            partition: batch.partition,
-            source: batch.source,
-            keys: vec![KeyColumn::default(); batch.keys.len()],
-            values: batch.values.iter().map(empty_like).collect(),
-            ..EventBatch::default()
-        };
+        self.single = batch.empty_like();
     }
 
     /// A record that is no event.
@@ -352,7 +357,8 @@ impl<'a> Replay<'a> {
     ) -> Result<()> {
         let before = self.reached(marks.before(index));
         let placing = place(&self.operators[self.index], frame.time, before);
-        copy_event(batch, index, &mut self.single);
+        self.single.clear();
+        self.single.append_events(batch, index..index + 1);
         let mut effects = Effects::new(&self.subject, &self.columns, self.timeline.room());
         let operator = &mut self.operators[self.index];
         operator.process(&self.single, &marks.single(index), &mut NoPanes, &mut effects)?;
@@ -542,7 +548,12 @@ fn open_source(
     clock: &Arc<dyn Clock>,
 ) -> Result<FileSource> {
     let positions = resume_positions(config, manifest.into_iter().flat_map(partitions_of));
-    let source = FileSource::open(&config.sources, plans, &positions, Arc::clone(clock))?.noting_filtered();
+    let source = FileSource::open(&config.sources, plans, &positions, Arc::clone(clock))?;
+    let counters = manifest.map(|manifest| Counters::from_map(&manifest.counters)).unwrap_or_default();
+    let source = match counters.block_rest {
+        Some((partition, bytes)) => source.with_rest_of_block(&partition, bytes),
+        None => source,
+    };
     let source = match config.watermark.advance {
         Advance::Event => source,
         Advance::Batch => source.in_batches(config.watermark.batch_records, batch_lines),

@@ -20,9 +20,7 @@ pub struct Block {
     pub batch: EventBatch,
     /// The records that cannot become events.
     pub rejected: Vec<Rejected>,
-    /// Number of records that a filter passed over.
-    pub filtered: u64,
-    /// Those of them, by line and place in `batch.text`, where the source was asked to note them.
+    /// The records that a filter passed over, by line and place in `batch.text`.
     pub filtered_records: Vec<(u64, Range<u32>)>,
     /// How its partition is recognised; of standard input that is known only once it is read.
     pub identity: Option<SourceIdentity>,
@@ -32,24 +30,19 @@ pub struct Block {
     pub end_of_partition: bool,
     /// No further events come under this watermark.
     pub end_of_watermark: Option<PartitionId>,
-    /// Decompressed bytes that this block stands for.
-    pub input_bytes: u64,
     /// Lines that this block stands for.
     pub lines: u64,
     /// A batch ends with this block, where the source was asked to cut batches.
     pub end_of_batch: bool,
-    pub(super) notes_filtered: bool,
 }
 
 impl Block {
     pub(super) fn clear(&mut self) {
         self.batch.clear();
         self.rejected.clear();
-        self.filtered = 0;
         self.filtered_records.clear();
         self.end_of_partition = false;
         self.end_of_watermark = None;
-        self.input_bytes = 0;
         self.lines = 0;
         self.end_of_batch = false;
     }
@@ -189,10 +182,7 @@ impl<'a> BlockParser<'a> {
                 self.block.batch.spans.push(place(at)..place(end));
             }
             Outcome::Filtered => {
-                self.block.filtered += 1;
-                if self.block.notes_filtered {
-                    self.block.filtered_records.push((self.line, place(at)..place(end)));
-                }
+                self.block.filtered_records.push((self.line, place(at)..place(end)));
             }
             Outcome::Refused(refusal) => self.reject(refusal, at, end),
         }

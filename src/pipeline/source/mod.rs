@@ -39,7 +39,7 @@ pub use row::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use block::Records;
 use csv::Columns;
-use partition::{CHOICES, Limits, Partition};
+use partition::{CHOICES, Limits, Partition, Wanted};
 use row::RowReader;
 
 /// Files kept open at a time. Beyond it the one that waited longest is closed; it is opened again in its turn.
@@ -96,7 +96,8 @@ pub struct FileSource {
     blocks: u64,
     limits: Limits,
     batches: Option<Batches>,
-    notes_filtered: bool,
+    // The partition, by index, and the bytes of a block that a checkpoint was made in the middle of.
+    rest: Option<(usize, u64)>,
 }
 
 /// Batches of so many lines, and how many lines of the current one were read.
@@ -162,17 +163,8 @@ impl FileSource {
         let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
-        let mut source = Self {
-            feeds,
-            partitions,
-            infos,
-            clock,
-            stdin,
-            blocks: 0,
-            limits,
-            batches: None,
-            notes_filtered: false,
-        };
+        let mut source =
+            Self { feeds, partitions, infos, clock, stdin, blocks: 0, limits, batches: None, rest: None };
         source.recognise(resume)?;
         Ok(source)
     }
@@ -185,10 +177,12 @@ impl FileSource {
         self
     }
 
-    /// Notes in each block which records a filter passed over, not only how many.
+    /// Reads the rest of a block first, `bytes` of it, that a checkpoint was made in the middle of: in which order the
+    /// files are read goes on as if it had been read in one piece.
     #[must_use]
-    pub fn noting_filtered(mut self) -> Self {
-        self.notes_filtered = true;
+    pub fn with_rest_of_block(mut self, partition: &str, bytes: u64) -> Self {
+        let index = self.partitions.iter().position(|known| known.name == partition && !known.finished);
+        self.rest = index.map(|index| (index, bytes));
         self
     }
 
@@ -240,7 +234,8 @@ impl FileSource {
     /// `Unavailable` when a file cannot be read, `Invalid` when a compressed one is damaged: after all that could be
     /// read was handed out. Calling again tries the same place again.
     pub fn next_block(&mut self, recycled: Option<Block>) -> Result<Option<Block>> {
-        let Some(index) = self.choose() else { return Ok(None) };
+        let rest = self.rest.take();
+        let Some(index) = rest.map(|(index, _)| index).or_else(|| self.choose()) else { return Ok(None) };
         self.bound_open_files(index);
         let bounds = self.bounds_of(index);
         let partition = &mut self.partitions[index];
@@ -253,11 +248,11 @@ impl FileSource {
         partition.last_used = self.blocks;
         let mut block = recycled.unwrap_or_default();
         block.clear();
-        block.notes_filtered = self.notes_filtered;
         feed.rows.prepare(&mut block.batch);
         feed.rows.set_limits(bounds);
         let lines_max = self.batches.map(|batches| batches.size.saturating_sub(batches.done).max(1));
-        partition.next_block(&mut feed.rows, &mut block, self.limits, lines_max)?;
+        let wanted = Wanted { lines_max, exact: rest.and_then(|(_, bytes)| usize::try_from(bytes).ok()) };
+        partition.next_block(&mut feed.rows, &mut block, self.limits, wanted)?;
         if let Some(batches) = &mut self.batches {
             batches.done += block.lines;
             block.end_of_batch = batches.done >= batches.size;

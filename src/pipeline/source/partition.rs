@@ -49,6 +49,15 @@ pub(super) struct Limits {
     pub(super) record_bytes: usize,
 }
 
+/// Where a block is to end, besides where its size says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// After so many lines.
+    pub(super) lines_max: Option<u64>,
+    /// After exactly so many bytes, instead of those of an ordinary block.
+    pub(super) exact: Option<usize>,
+}
+
 impl Partition {
     /// Opens the file where reading goes on. `fields` are those that a CSV header must name.
     pub(super) fn open(&mut self, fields: &[String], stdin: Option<Box<dyn Read + Send>>) -> Result<()> {
@@ -115,7 +124,7 @@ impl Partition {
         rows: &mut RowReader,
         block: &mut Block,
         limits: Limits,
-        lines_max: Option<u64>,
+        wanted: Wanted,
     ) -> Result<()> {
         let Some(mut reader) = self.reader.take() else {
             return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
@@ -124,17 +133,20 @@ impl Partition {
             self.position.records = self.position.records.saturating_sub(1);
         }
         let mut text = std::mem::take(&mut block.batch.text);
-        let mut target = limits.block_bytes;
-        let (lines_before, mut lines_max) = (self.position.records, lines_max);
+        let Wanted { mut lines_max, mut exact } = wanted;
+        let mut target = exact.unwrap_or(limits.block_bytes);
+        let lines_before = self.position.records;
         loop {
             reader.fill(&mut text, target);
             // A batch ends with the first record that reaches its last line.
             let cut = lines_max.map_or(text.len(), |lines| end_of_lines(&text, lines));
+            let cut = exact.map_or(cut, |exact| cut.min(exact));
             let complete = reader.is_complete() && cut == text.len();
             let consumed =
                 BlockParser::new(rows, &text[..cut], self.position, complete, block).parse(&self.records);
             if consumed == 0 && cut < text.len() {
                 lines_max = lines_max.map(|lines| lines.saturating_add(1));
+                exact = None;
                 continue;
             }
             if consumed > 0 || complete {
@@ -175,7 +187,6 @@ impl Partition {
         let unended = u64::from(complete && text.last().is_some_and(|&byte| byte != b'\n'));
         self.position.bytes += text.len() as u64;
         self.position.records += lines + unended;
-        block.input_bytes += text.len() as u64;
         block.end_of_partition = complete;
     }
 
@@ -224,7 +235,6 @@ impl Partition {
         }
         text.clear();
         self.position = Position { bytes: start.bytes + passed, records: start.records + 1 };
-        block.input_bytes += passed;
         block.end_of_partition = complete;
         Ok(())
     }

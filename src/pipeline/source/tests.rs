@@ -264,7 +264,7 @@ fn filtered_rows_are_counted_and_neither_events_nor_rejects() {
     let config = config(directory.path(), "\"in.jsonl\"", &filters);
     let block = open(&config).unwrap().next_block(None).unwrap().unwrap();
     assert_eq!(block.batch.times, [1]);
-    assert_eq!(block.filtered, 5);
+    assert_eq!(block.filtered_records.len(), 5);
     assert_eq!(block.rejected.len(), 1);
     assert_eq!(block.rejected[0].reason, RejectReason::NumberAsString);
 }
@@ -421,6 +421,54 @@ fn resuming_after_any_block_reads_on_as_if_nothing_had_happened() {
         let rest = read_all(&mut open_at(&config, &resume, limits).unwrap()).unwrap();
         assert_eq!(rest, straight[seen..]);
     }
+}
+
+#[test]
+fn the_rest_of_a_block_comes_first_and_the_order_of_the_files_is_what_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, from, step) in [("a.jsonl", 0, 40), ("b.jsonl", 500, 15), ("c.jsonl", 20, 70)] {
+        let record = |at: i64| format!("{{\"ts\":{},\"k\":\"x\",\"v\":{at}}}\n", from + at * step);
+        put(directory.path(), name, (0..60).map(record).collect::<String>().as_bytes());
+    }
+    let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+    let limits = Limits { block_bytes: 300, record_bytes: RECORD_BYTES_MAX };
+    let straight = read_all(&mut open_at(&config, &[], limits).unwrap()).unwrap();
+    let mut otherwise = 0;
+    for cut in 0..straight.len() / 20 {
+        let mut source = open_at(&config, &[], limits).unwrap();
+        let (mut seen, mut resume) = (Vec::new(), Vec::new());
+        let block = loop {
+            resume = source.partitions().iter().map(|info| info.resume.clone()).collect::<Vec<_>>();
+            let block = source.next_block(None).unwrap().unwrap();
+            if seen.len() / 7 >= cut {
+                break block;
+            }
+            describe(&source, &block, &mut seen);
+        };
+        // A checkpoint is made behind the second event of the block.
+        let known = &mut resume[block.partition.0 as usize];
+        let (name, start) = (known.name.clone(), known.position.bytes);
+        known.position = Position {
+            bytes: start + u64::from(block.batch.spans[2].start),
+            records: block.batch.records[2] - 1,
+        };
+        known.max_time = Some(EventTime::from_millis(block.batch.times[1]));
+        let rest = block.position.bytes - known.position.bytes;
+        let mut whole = Vec::new();
+        describe(&source, &block, &mut whole);
+        seen.extend(whole.into_iter().take(2));
+        let go_on = |rest: Option<u64>| {
+            let source = open_at(&config, &resume, limits).unwrap();
+            let mut source = match rest {
+                Some(bytes) => source.with_rest_of_block(&name, bytes),
+                None => source,
+            };
+            [seen.clone(), read_all(&mut source).unwrap()].concat()
+        };
+        assert_eq!(go_on(Some(rest)), straight, "cut in the block at {}", seen.len());
+        otherwise += usize::from(go_on(None) != straight);
+    }
+    assert!(otherwise > 0, "the order would be the same without the rest");
 }
 
 #[test]

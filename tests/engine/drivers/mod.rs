@@ -16,7 +16,7 @@ use crate::oracle::{Observed, Op, Settings};
 /// # Errors
 /// Why the settings are refused, or what went wrong.
 pub(crate) fn through_store(settings: &Settings, ops: &[Op], plan: &Plan) -> Result<Observed, String> {
-    run(Box::new(store::Backend::new(settings, ops)?), settings, ops, plan)
+    run(Box::new(store::Backend::new(settings, ops, plan.step_rows)?), settings, ops, plan)
 }
 
 /// Runs `ops` through an operator whose evicted panes are kept in memory.

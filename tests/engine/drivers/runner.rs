@@ -15,6 +15,8 @@ pub(crate) struct Plan {
     pub(crate) batches: Vec<usize>,
     /// What happens after each operation, again and again.
     pub(crate) after: Vec<Step>,
+    /// Rows of a long firing before it pauses, with a checkpoint and a restart; never without. Only for the store.
+    pub(crate) step_rows: Option<usize>,
 }
 
 /// Something that happens to the engine and not to its input.

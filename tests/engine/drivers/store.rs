@@ -1,6 +1,7 @@
 //! The public store, in a directory of its own.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +28,17 @@ pub(super) struct Backend {
     clock: Arc<ManualClock>,
     now_ms: i64,
     store: Option<WindowStore>,
+    // Rows of a firing before it pauses, and the process dies and goes on; never without.
+    step_rows: Option<usize>,
+    // The last checkpoint that was asked for, and whether there were others after it.
+    asked_for: Option<u64>,
+    others: bool,
 }
 
 impl Backend {
     /// # Errors
     /// Why the settings are refused.
-    pub(super) fn new(settings: &Settings, ops: &[Op]) -> Result<Self, String> {
+    pub(super) fn new(settings: &Settings, ops: &[Op], step_rows: Option<usize>) -> Result<Self, String> {
         Ok(Self {
             spec: operator(settings, is_real(ops))?,
             settings: settings.clone(),
@@ -41,16 +47,25 @@ impl Backend {
             clock: Arc::new(ManualClock::at(0)),
             now_ms: 0,
             store: None,
+            step_rows,
+            asked_for: None,
+            others: false,
         })
     }
 
-    fn store(&mut self) -> &mut WindowStore {
-        self.store.as_mut().expect("a process runs between two operations")
+    /// Goes on firing, in a new process after each step.
+    fn fire_on(&mut self, seen: &mut Seen) -> Result<(), String> {
+        while self.store().is_firing() {
+            words(self.store().checkpoint(Barrier::default()))?;
+            self.others = true;
+            self.store = None;
+            self.store = Some(self.builder(None)?);
+            words(self.store().fire_some(seen))?;
+        }
+        Ok(())
     }
-}
 
-impl Face for Backend {
-    fn open(&mut self, _: &[Reader]) -> Result<(), String> {
+    fn builder(&self, at: Option<u64>) -> Result<WindowStore, String> {
         let idle = self.settings.idle_timeout_ms.map(|millis| Duration::from_millis(millis as u64));
         let builder = WindowStore::builder("case").window(self.spec.clone()).idle_timeout(idle);
         let builder = builder.delay(span(self.settings.delay_ms)?).memory_bytes(MEMORY_BYTES);
@@ -64,8 +79,25 @@ impl Face for Backend {
             true => builder.dedup(DedupSpec::new(&["id"], span(self.settings.delay_ms)?, 1)),
             false => builder,
         };
-        let store = builder.clock(self.clock.clone()).open(self.directory.path().join("state"));
-        self.store = Some(words(store)?);
+        let builder = match self.step_rows {
+            Some(rows) => builder.firing_step_rows(rows).retain(NonZeroU32::MAX).restore_at(at),
+            None => builder,
+        };
+        words(builder.clock(self.clock.clone()).open(self.directory.path().join("state")))
+    }
+
+    fn store(&mut self) -> &mut WindowStore {
+        self.store.as_mut().expect("a process runs between two operations")
+    }
+}
+
+impl Face for Backend {
+    fn open(&mut self, _: &[Reader]) -> Result<(), String> {
+        if std::mem::take(&mut self.others) && self.asked_for.is_none() {
+            // Only what was asked for is known outside.
+            std::fs::remove_dir_all(self.directory.path().join("state")).unwrap();
+        }
+        self.store = Some(self.builder(self.asked_for)?);
         Ok(())
     }
 
@@ -83,7 +115,15 @@ impl Face for Backend {
     }
 
     fn process(&mut self, batch: &EventBatch, seen: &mut Seen) -> Result<(), String> {
-        words(self.store().process(batch, seen))
+        if self.step_rows.is_none() {
+            return words(self.store().process(batch, seen));
+        }
+        let mut next = 0;
+        while next < batch.len() {
+            next = words(self.store().process_some(batch, next, seen))?;
+            self.fire_on(seen)?;
+        }
+        Ok(())
     }
 
     fn tick(&mut self, now_ms: i64, backlog: &BTreeMap<usize, u64>, seen: &mut Seen) -> Result<(), String> {
@@ -91,15 +131,18 @@ impl Face for Backend {
         self.clock.advance(Duration::from_millis(span as u64));
         self.now_ms += span;
         let unread = |partition: PartitionId| backlog.get(&(partition.0 as usize)).is_some_and(|n| *n > 0);
-        words(self.store().tick(unread, seen))
+        words(self.store().tick(unread, seen))?;
+        self.fire_on(seen)
     }
 
     fn finish_partition(&mut self, partition: usize, seen: &mut Seen) -> Result<(), String> {
-        words(self.store().finish_partition(PartitionId(partition as u32), seen))
+        words(self.store().finish_partition(PartitionId(partition as u32), seen))?;
+        self.fire_on(seen)
     }
 
     fn end_of_input(&mut self, seen: &mut Seen) -> Result<(), String> {
-        words(self.store().end_of_input(seen))
+        words(self.store().end_of_input(seen))?;
+        self.fire_on(seen)
     }
 
     fn end_batch(&mut self, seen: &mut Seen) -> Result<(), String> {
@@ -113,7 +156,9 @@ impl Face for Backend {
             finished: reader.finished,
         });
         let barrier = Barrier { read_to: read_to.collect(), ..Barrier::default() };
-        words(self.store().checkpoint(barrier)).map(|_| ())
+        self.asked_for = Some(words(self.store().checkpoint(barrier))?.epoch);
+        self.others = false;
+        Ok(())
     }
 
     /// What leaves memory is the store's own matter.

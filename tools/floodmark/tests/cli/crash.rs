@@ -338,6 +338,60 @@ fn terminate_twice(mut running: Running) -> Option<i32> {
     running.wait().code
 }
 
+/// A pause of the input over which thirty windows of five thousand keys stay open, between other records of all kinds.
+fn a_long_pause() -> Vec<u8> {
+    let mut text = String::new();
+    let mut record = |minute: u32, key: u32| {
+        let time = format!("2013-01-01T{:02}:{:02}:00Z", minute / 60, minute % 60);
+        text.push_str(&format!("{{\"sched_dep\":\"{time}\",\"key\":\"k{key}\",\"kept\":{}}}\n", key % 3));
+        if key % 997 == 0 {
+            text.push_str(&format!("{{\"sched_dep\":\"no time {minute} {key}\n"));
+        }
+    };
+    (0..7_500).for_each(|key| (0..30).for_each(|minute| record(minute, key)));
+    // Late for most of them, and then time goes on.
+    record(1_200, 1);
+    (0..2_000).for_each(|key| record(20 + key % 3, key));
+    (0..2_000).for_each(|key| record(1_201 + key % 3, key));
+    text.into_bytes()
+}
+
+#[test]
+fn b70_a_kill_in_the_middle_of_a_long_firing_is_gone_on_from() {
+    let windows = r#"
+[[window]]
+name = "minutes"
+key = ["key"]
+type = "tumbling"
+size = "1m"
+aggregates = [{ name = "n", function = "count" }]
+output = { path = "out/minutes", metadata = true }
+"#;
+    let source = "path = \"pause.jsonl\"\nfilter = [{ field = \"kept\", min = 1 }]";
+    let text = pipeline(source, OFTEN, windows).replace("delay = \"15m\"", "delay = \"3h\"");
+    let site = Site::in_memory(&text);
+    site.write("pause.jsonl", a_long_pause());
+    let (summary, straight) = site.complete(&["--quiet"]);
+    assert!(straight.bytes("late") > 0 && straight.bytes("rejected") > 0, "{summary}");
+    assert_eq!(straight.rows("minutes").len(), 30 * 5_000 + 1 + 1_333, "{summary}");
+    let mut in_the_middle = 0;
+    for nth in 1.. {
+        site.reset();
+        let ended = site.run_with_fault(&format!("checkpoint.publish.after:kill:{nth}"));
+        if ended.signal != Some(SIGKILL) {
+            break;
+        }
+        let newest = site.epochs().last().copied().unwrap();
+        let checkpoint = site.path(&format!("state/checkpoints/chk-{newest:010}"));
+        let verified = floodmark::checkpoint::verify(&checkpoint).into_verified().unwrap();
+        let manifest = verified.manifest();
+        in_the_middle += usize::from(manifest.operators[0].watermark < manifest.watermark);
+        let (_, outputs) = site.complete(&["--quiet"]);
+        outputs.assert_same_as(&straight, &format!("killed in checkpoint {newest}"));
+    }
+    assert!(in_the_middle > 0, "no checkpoint came in the middle of the firing");
+}
+
 #[test]
 fn state_and_staged_output_of_a_killed_run_are_swept() {
     let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
