@@ -244,6 +244,9 @@ impl OperatorSpec {
         if self.windows == Windows::Global && matches!(self.trigger.early(), Repeat::EventTime(_)) {
             return Err("a window without an end has no end to its early firings");
         }
+        if self.windows == Windows::Global && self.allowed_lateness != Span::ZERO {
+            return Err("a window without an end has no late events to allow");
+        }
         if batch && (self.trigger != Trigger::Watermark || self.allowed_lateness != Span::ZERO) {
             return Err(
                 "by batches there are no triggers and no allowed lateness: panes fire at the end of a batch",

@@ -12,7 +12,7 @@ use super::outputs::{Outputs, handles};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
-use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME};
+use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME, check_columns};
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -123,6 +123,7 @@ impl<'a> Task<'a> {
     ) -> Result<Self> {
         let started = clock.monotonic();
         let (plans, operators) = assemble::operators(config);
+        check_columns(&config.sources, &plans)?;
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;

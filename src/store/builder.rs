@@ -21,7 +21,7 @@ const HOT_SHARE: f64 = 0.4;
 /// Share of the memory budget for the state database: its block cache with the write buffers inside.
 const STATE_SHARE: f64 = 0.25;
 /// The least budget that a store can work with.
-const MEMORY_BYTES_MIN: usize = 16 << 20;
+pub(crate) const MEMORY_BYTES_MIN: usize = 16 << 20;
 
 /// More sources than this are refused; partitions are what there may be many of.
 const SOURCES_MAX: usize = 1_000;

@@ -31,7 +31,7 @@ use crate::operator::{
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
-pub(crate) use builder::family;
+pub(crate) use builder::{MEMORY_BYTES_MIN, family};
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
 pub use collect::{Collected, CollectedEvent, CollectedJoin, CollectedLate, CollectedRow};
 pub(crate) use events::event_family;

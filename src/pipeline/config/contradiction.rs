@@ -71,16 +71,18 @@ impl<'a> Places<'a> {
         });
     }
 
-    /// Refuses directories with two owners, outputs inside the state directory, and input from an own output.
+    /// Refuses directories with two owners, one inside another, and input from an own output.
     pub(super) fn check_directories(&self, sources: &[SourceConfig]) -> Result<()> {
         for (index, later) in self.directories.iter().enumerate() {
             for earlier in &self.directories[..index] {
                 let nested = later.path.starts_with(&earlier.path) || earlier.path.starts_with(&later.path);
-                let clash = if earlier.is_state { nested } else { later.path == earlier.path };
-                if clash {
+                if nested {
                     let place = self.origin.place(earlier.span.start);
-                    let message =
-                        format!("{} shares its directory with {} at {place}", later.what, earlier.what);
+                    let shares = match later.path == earlier.path || earlier.is_state {
+                        true => "shares its directory with",
+                        false => "is inside, or around, the directory of",
+                    };
+                    let message = format!("{} {shares} {} at {place}", later.what, earlier.what);
                     return Err(self.origin.error(&later.span, message, "Give each a directory of its own."));
                 }
             }

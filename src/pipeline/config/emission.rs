@@ -78,7 +78,7 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
         if timing.delay.is_none() {
             return Err(item.error("has no meaning without a watermark", ADD_WATERMARK));
         }
-        if mode == Mode::Complete || !by_event_time {
+        if mode == Mode::Complete || !by_event_time || *windows == Windows::Global {
             return Err(item.error("has no meaning here: nothing is ever late", "Remove it."));
         }
         if timing.advance == Advance::Batch {

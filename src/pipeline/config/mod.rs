@@ -19,6 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
+use crate::store::MEMORY_BYTES_MIN;
 
 pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
 pub use join::{JoinConfig, JoinOutput, SelectedField};
@@ -42,6 +43,8 @@ const CHECKPOINT_INTERVAL_MS: i64 = 10_000;
 const CHECKPOINTS_RETAINED: u32 = 3;
 /// Memory for buffers and caches unless the file says otherwise.
 const MEMORY_BYTES: u64 = 512 << 20;
+/// More memory than this is taken for a slip.
+const MEMORY_BYTES_MAX: u64 = 64 << 40;
 /// A pipeline file is read whole; nothing written by hand comes near this.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Longest pipeline name.
@@ -193,8 +196,21 @@ fn read_state(
     let item = section.require("directory", remedy)?;
     let directory = resolve(base, &item.name()?);
     places.add_directory(&item, "the state directory", &directory);
-    let memory_bytes = section.take("memory").map_or(Ok(MEMORY_BYTES), |item| item.bytes())?;
+    let memory_bytes = section.take("memory").map_or(Ok(MEMORY_BYTES), |item| read_memory(&item))?;
     Ok(StateConfig { directory, memory_bytes })
+}
+
+fn read_memory(item: &reader::Item<'_>) -> Result<u64> {
+    let bytes = item.bytes()?;
+    if bytes < MEMORY_BYTES_MIN as u64 {
+        let least = MEMORY_BYTES_MIN >> 20;
+        return Err(item.error(format!("a store needs at least {least}MiB"), "Write for example \"512MiB\"."));
+    }
+    if bytes > MEMORY_BYTES_MAX {
+        let message = format!("no machine has so much memory, bytes={bytes}");
+        return Err(item.error(message, "Write what the pipeline may use, for example \"512MiB\"."));
+    }
+    Ok(bytes)
 }
 
 fn read_checkpoint(root: &mut Section<'_>) -> Result<CheckpointConfig> {

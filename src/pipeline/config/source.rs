@@ -438,6 +438,7 @@ fn read_delimiter(item: &Item<'_>) -> Result<u8> {
 
 fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
     let mut columns = Vec::new();
+    let empty = item.error("the list is empty", "Name the columns in their order.");
     for item in item.list()? {
         let name = item.name()?;
         if columns.contains(&name) {
@@ -447,7 +448,7 @@ fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
         }
         columns.push(name);
     }
-    Ok(columns)
+    if columns.is_empty() { Err(empty) } else { Ok(columns) }
 }
 
 fn read_time(item: Item<'_>, defaults: &Defaults<'_>, live: bool) -> Result<TimeConfig> {

@@ -268,7 +268,14 @@ fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
         return Ok(vec![places.source(&item)?]);
     }
     let empty = item.error("the list is empty", "Name at least one source, or remove `source` to read all.");
-    let names: Vec<String> = item.list()?.iter().map(|item| places.source(item)).collect::<Result<_>>()?;
+    let mut names = Vec::new();
+    for item in item.list()? {
+        let name = places.source(&item)?;
+        if names.contains(&name) {
+            return Err(item.error(format!("source \"{name}\" is named twice"), "Remove one of the two."));
+        }
+        names.push(name);
+    }
     if names.is_empty() { Err(empty) } else { Ok(names) }
 }
 

@@ -116,6 +116,14 @@ impl std::fmt::Debug for Stdin {
     }
 }
 
+/// Refuses sources whose files have no header and whose `columns` lack a field that the plan needs.
+///
+/// # Errors
+/// `Invalid`, with the place of the source.
+pub(super) fn check_columns(configs: &[SourceConfig], plans: &[ParsePlan]) -> Result<()> {
+    configs.iter().zip(plans).try_for_each(|(config, plan)| records_of(config, &plan.fields()).map(drop))
+}
+
 impl FileSource {
     /// Finds the files of each source and goes on where `resume` says; `plans` has one plan per source. Files that it
     /// does not name are read from their beginning; those that it says were finished may have gone.

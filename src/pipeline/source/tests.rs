@@ -436,12 +436,12 @@ fn the_rest_of_a_block_comes_first_and_the_order_of_the_files_is_what_it_was() {
     let mut otherwise = 0;
     for cut in 0..straight.len() / 20 {
         let mut source = open_at(&config, &[], limits).unwrap();
-        let (mut seen, mut resume) = (Vec::new(), Vec::new());
-        let block = loop {
-            resume = source.partitions().iter().map(|info| info.resume.clone()).collect::<Vec<_>>();
+        let mut seen = Vec::new();
+        let (mut resume, block) = loop {
+            let resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
             let block = source.next_block(None).unwrap().unwrap();
             if seen.len() / 7 >= cut {
-                break block;
+                break (resume, block);
             }
             describe(&source, &block, &mut seen);
         };
