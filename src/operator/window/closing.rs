@@ -81,7 +81,7 @@ impl AlignedOperator {
     /// True when a watermark makes several instants due, with more rows than fit into one step, after `events` that are
     /// still to come in.
     pub(super) fn surges(&self, watermark: Watermark, events: usize) -> bool {
-        if events > self.step.rows() {
+        if events > self.step.rows_max() {
             // They may all open windows of their own.
             return true;
         }
@@ -97,9 +97,9 @@ impl AlignedOperator {
             let windows = self.unclosed_windows(open.window, watermark);
             instants += windows;
             // How many panes of the window are in the state database is not known here.
-            let panes = if open.complete { open.len() } else { self.step.rows() };
+            let panes = if open.complete { open.len() } else { self.step.rows_max() };
             rows = rows.saturating_add(panes.saturating_mul(windows));
-            if instants > 1 && rows > self.step.rows() {
+            if instants > 1 && rows > self.step.rows_max() {
                 return true;
             }
         }

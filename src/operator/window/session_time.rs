@@ -87,7 +87,7 @@ impl SessionOperator {
     /// True when a watermark makes several instants due, with more rows than fit into one step, after `events` that are
     /// still to come in.
     pub(super) fn surges(&self, watermark: Watermark, events: usize) -> bool {
-        if events > self.step.rows() {
+        if events > self.step.rows_max() {
             return true;
         }
         let far = match (self.watermark.instant(), watermark.instant()) {
@@ -99,7 +99,7 @@ impl SessionOperator {
             return false;
         }
         let due = self.timers.iter().filter(|Reverse((when, ..))| watermark.closed(*when)).count();
-        due + events > self.step.rows()
+        due + events > self.step.rows_max()
     }
 
     /// Takes what is due at `when`, in the order in which it happens. Timers of sessions that have grown since are set

@@ -71,7 +71,7 @@ impl FiringStep {
     }
 
     /// Rows of a full step.
-    pub(super) const fn rows(&self) -> usize {
+    pub(super) const fn rows_max(&self) -> usize {
         self.rows_max
     }
 

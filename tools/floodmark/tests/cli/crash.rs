@@ -344,7 +344,7 @@ fn a_long_pause() -> Vec<u8> {
     let mut record = |minute: u32, key: u32| {
         let time = format!("2013-01-01T{:02}:{:02}:00Z", minute / 60, minute % 60);
         text.push_str(&format!("{{\"sched_dep\":\"{time}\",\"key\":\"k{key}\",\"kept\":{}}}\n", key % 3));
-        if key % 997 == 0 {
+        if key.is_multiple_of(997) {
             text.push_str(&format!("{{\"sched_dep\":\"no time {minute} {key}\n"));
         }
     };
