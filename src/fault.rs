@@ -1,6 +1,6 @@
 //! Named fault points in every durable step, compiled out unless the `fault-injection` feature is on.
 //!
-//! A test arms a point through `FLOODMARK_FAULT=name:action[:nth]` in a child process, or through [`arm`] in its
+//! A test arms points through `FLOODMARK_FAULT=name:action[:nth],…` in a child process, or one through [`arm`] in its
 //! own. Actions: `kill` (SIGKILL to itself), `error` (the step fails), `delay` (200 ms).
 
 #[cfg(not(feature = "fault-injection"))]
@@ -47,7 +47,7 @@ mod armed {
 
     #[derive(Debug, Default)]
     struct Faults {
-        armed: Option<(String, String, u64)>,
+        armed: Vec<(String, String, u64)>,
         passed: BTreeMap<&'static str, u64>,
     }
 
@@ -55,12 +55,13 @@ mod armed {
         static FAULTS: OnceLock<Mutex<Faults>> = OnceLock::new();
         FAULTS.get_or_init(|| {
             let mut faults = Faults::default();
-            if let Ok(order) = std::env::var("FLOODMARK_FAULT") {
+            let orders = std::env::var("FLOODMARK_FAULT").unwrap_or_default();
+            for order in orders.split(',').filter(|order| !order.is_empty()) {
                 let mut parts = order.split(':');
                 let name = parts.next().unwrap_or_default().to_owned();
                 let action = parts.next().unwrap_or("kill").to_owned();
                 let nth = parts.next().and_then(|nth| nth.parse().ok()).unwrap_or(1);
-                faults.armed = Some((name, action, nth));
+                faults.armed.push((name, action, nth));
             }
             Mutex::new(faults)
         })
@@ -69,13 +70,13 @@ mod armed {
     /// Arms one point of this process: the `nth` time it is passed, `action` happens.
     pub fn arm(name: &str, action: &str, nth: u64) {
         let mut faults = faults().lock().unwrap_or_else(PoisonError::into_inner);
-        faults.armed = Some((name.to_owned(), action.to_owned(), nth));
+        faults.armed = vec![(name.to_owned(), action.to_owned(), nth)];
         faults.passed.clear();
     }
 
     /// Disarms whatever is armed.
     pub fn disarm() {
-        faults().lock().unwrap_or_else(PoisonError::into_inner).armed = None;
+        faults().lock().unwrap_or_else(PoisonError::into_inner).armed.clear();
     }
 
     /// How often each point was passed since the start, or since the last [`arm`].
@@ -93,9 +94,9 @@ mod armed {
             let count = faults.passed.entry(name).or_default();
             *count += 1;
             let count = *count;
-            match &faults.armed {
-                Some((armed, action, nth)) if armed == name && *nth == count => action.clone(),
-                _ => return Ok(()),
+            match faults.armed.iter().find(|(armed, _, nth)| armed == name && *nth == count) {
+                Some((_, action, _)) => action.clone(),
+                None => return Ok(()),
             }
         };
         match action.as_str() {

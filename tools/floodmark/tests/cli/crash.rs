@@ -216,6 +216,46 @@ fn a_fault_at_every_point_leaves_nothing_lost_and_nothing_doubled() {
     }
 }
 
+/// A run is slowed down at one point and killed at another, and the next one is killed at a third before it gets far:
+/// each point in each place. The quick suite takes every point with a few partners, `cargo xtask deep` with all.
+#[test]
+fn faults_in_pairs_leave_nothing_lost_and_nothing_doubled() {
+    let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    let (_, straight) = site.complete(&["--quiet"]);
+    let mut random = Random::seeded("faults_in_pairs_leave_nothing_lost_and_nothing_doubled");
+    let points = fault::POINTS;
+    let partners = if depth() > 1 { points.len() } else { 2 };
+    for (at, first) in points.iter().enumerate() {
+        let turn = random.next() as usize;
+        for partner in 0..partners {
+            let second = points[(at + turn + partner * 7) % points.len()];
+            let slowed = points[(at + turn + partner) % points.len()];
+            let action = ["kill", "error"][partner % 2];
+            let faults = format!("{slowed}:delay:1,{first}:{action}:2");
+            site.reset();
+            let ended = site.run_with_fault(&faults);
+            assert_hit(&ended, &faults, action);
+            let again = format!("{second}:kill:1");
+            // Where the first run came to its end all but for a publication, nothing may be left to pass.
+            let ended = site.run_with_fault(&again);
+            assert!(ended.signal == Some(SIGKILL) || ended.code == Some(0), "{again}: {}", ended.stderr);
+            let (_, outputs) = site.complete(&["--quiet"]);
+            outputs.assert_same_as(&straight, &format!("{faults}, then {again}"));
+        }
+    }
+}
+
+#[test]
+fn a_delay_at_every_point_changes_nothing() {
+    let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
+    let (_, straight) = site.complete(&["--quiet"]);
+    let all: Vec<String> = fault::POINTS.iter().map(|point| format!("{point}:delay:2")).collect();
+    site.reset();
+    let ended = site.run_with_fault(&all.join(","));
+    assert_eq!(ended.summary()["outcome"], "completed");
+    site.outputs().assert_same_as(&straight, "every point was slow once");
+}
+
 fn assert_hit(ended: &Ended, fault: &str, action: &str) {
     let Ended { code, signal, stderr, .. } = ended;
     match action {
