@@ -32,6 +32,7 @@ use crate::codec::DecodeError;
 pub(super) use keep::sweep;
 pub use keep::{ListedSavepoint, delete, list};
 pub use record::{LatePart, Origin, OriginKind, SavepointRecord};
+pub(crate) use restore::restore_scratch;
 pub use restore::{PartitionChanges, RestoreAs, RestoreRequest, RestoredState, restore};
 
 use copy::{Attempt, lay_out, write_synced};

@@ -96,8 +96,30 @@ pub fn restore(request: &RestoreRequest, environment: &Environment) -> Result<Re
         }
     };
     with_checkpoint(&request.from, request.at, |summary, manifest| {
+        if new_lineage.is_none() {
+            refuse_running(&summary.path)?;
+        }
         make(request, environment, new_lineage, summary, manifest)
     })
+}
+
+/// As a move, for a directory that nobody runs a pipeline on: where one savepoint is made of another.
+///
+/// # Errors
+/// As [`restore`], but a process on the original is no obstacle.
+pub(crate) fn restore_scratch(
+    from: &Path,
+    to: &Path,
+    environment: &Environment,
+) -> Result<RestoredState, CheckpointError> {
+    let request = RestoreRequest {
+        from: from.to_owned(),
+        at: None,
+        to: to.to_owned(),
+        how: RestoreAs::Move,
+        partitions: PartitionChanges::default(),
+    };
+    with_checkpoint(from, None, |summary, manifest| make(&request, environment, None, summary, manifest))
 }
 
 fn make(
@@ -109,9 +131,6 @@ fn make(
 ) -> Result<RestoredState, CheckpointError> {
     let fs = environment.fs.as_ref();
     let known = original_lineage(&summary.path, original)?;
-    if new_lineage.is_none() {
-        refuse_running(&summary.path)?;
-    }
     let manifest = manifest_of(request, new_lineage, original)?;
     let lineage = Lineage {
         id: manifest.lineage,

@@ -1,9 +1,11 @@
 //! Late events worked into finished results: what may be merged, what was applied before, and the new directory.
 //!
 //! `late` makes rows of late records, `applied` remembers which parts a result set holds, `write` makes the directory.
+//! `savepoint` works late events into the windows of a savepoint that are still to fire.
 
 mod applied;
 mod late;
+mod savepoint;
 mod write;
 
 use std::collections::BTreeMap;
@@ -21,6 +23,8 @@ use crate::pipeline::config::{
     closest,
 };
 use applied::Applied;
+
+pub use savepoint::{NotApplied, ReappliedSavepoint, ReapplySavepoint, WhyNot, reapply_savepoint};
 
 /// Changes that a report lists one by one.
 const CHANGES_LISTED: usize = 1_000;
