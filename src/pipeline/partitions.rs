@@ -24,6 +24,8 @@ pub struct PartitionChoice {
 /// How the input differs from what a checkpoint knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartitionsPlan {
+    /// The checkpoint that was looked at.
+    pub epoch: u64,
     /// Files to be read from their beginning.
     pub added: Vec<String>,
     /// Partitions that are given up.
@@ -74,7 +76,8 @@ pub fn plan_partitions(
         read_bytes: position.bytes,
         read_records: position.records,
     });
-    Ok(PartitionsPlan { added: found.added, dropped: dropped.collect(), renamed: found.renamed })
+    let epoch = manifest.epoch;
+    Ok(PartitionsPlan { epoch, added: found.added, dropped: dropped.collect(), renamed: found.renamed })
 }
 
 fn refuse_renamed(found: &Survey, choice: PartitionChoice) -> Result<()> {
@@ -89,7 +92,9 @@ fn refuse_renamed(found: &Survey, choice: PartitionChoice) -> Result<()> {
 }
 
 fn refuse_missing(found: &Survey, choice: PartitionChoice) -> Result<()> {
-    let Some((name, position)) = found.missing.first().filter(|_| !choice.allow_missing) else { return Ok(()) };
+    let Some((name, position)) = found.missing.first().filter(|_| !choice.allow_missing) else {
+        return Ok(());
+    };
     let message = format!(
         "input files are gone before they were read to their end: files={} name={name} read_bytes={} read_records={}",
         found.missing.len(),

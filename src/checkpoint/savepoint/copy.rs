@@ -66,8 +66,7 @@ impl<'a> Attempt<'a> {
     /// Copies the manifest of the checkpoint in `source`, byte for byte.
     pub(super) fn copy_manifest(&self, source: &Path) -> Result<Copied, CheckpointError> {
         let (from, to) = (source.join(layout::MANIFEST), self.dir.join(layout::MANIFEST));
-        let copied =
-            self.fs.copy_new(&from, &to).map_err(CheckpointError::io("copy the manifest", &from))?;
+        let copied = self.fs.copy_new(&from, &to).map_err(CheckpointError::io("copy the manifest", &from))?;
         self.fs.sync_file(&to).map_err(CheckpointError::sync("sync the manifest", &to))?;
         Ok(copied)
     }
@@ -153,9 +152,8 @@ pub(super) fn lock(dir: &Path) -> io::Result<Option<File>> {
     }
     // Whoever had it may have renamed it since: then this is a lock on the finished one.
     let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    let same = std::fs::symlink_metadata(dir).is_ok_and(|there| {
-        there.is_dir() && file.metadata().is_ok_and(|ours| id(ours) == id(there))
-    });
+    let same = std::fs::symlink_metadata(dir)
+        .is_ok_and(|there| there.is_dir() && file.metadata().is_ok_and(|ours| id(ours) == id(there)));
     Ok(same.then_some(file))
 }
 

@@ -162,10 +162,9 @@ fn make(
         created_at_ms: environment.clock.wall_millis(),
         late_parts: request.late_parts.clone(),
     };
-    let bytes = record.encode().map_err(|error| CheckpointError::Draft {
-        epoch: manifest.epoch,
-        reason: error.to_string(),
-    })?;
+    let bytes = record
+        .encode()
+        .map_err(|error| CheckpointError::Draft { epoch: manifest.epoch, reason: error.to_string() })?;
     write_synced(fs, &attempt.dir().join(layout::SAVEPOINT), &bytes)?;
     pass("savepoint.link.after", attempt.dir())?;
     // Not what was read of the checkpoint counts, but what is here now.
@@ -237,7 +236,9 @@ fn with_checkpoint<T>(
             Ok(manifest) => read(&summary, manifest),
             Err(error) => Err(not_believed(&summary, error)),
         };
-        if result.is_ok() || summary.is_there() {
+        // Only what comes of reading a checkpoint can come of its being taken away.
+        let of_reading = matches!(result, Err(CheckpointError::Io { .. } | CheckpointError::Damaged { .. }));
+        if !of_reading || summary.is_there() {
             return result;
         }
     }
@@ -262,7 +263,8 @@ fn choose(from: &Path, at: Option<u64>) -> Result<CheckpointSummary, CheckpointE
         return summaries.pop().ok_or_else(|| CheckpointError::Refused {
             what: "there is no checkpoint yet".to_owned(),
             path: from.to_owned(),
-            remedy: "wait for the first checkpoint, or look for the directory in the pipeline file".to_owned(),
+            remedy: "wait for the first checkpoint, or look for the directory in the pipeline file"
+                .to_owned(),
         });
     };
     match summaries.iter().position(|summary| summary.epoch == Some(epoch)) {

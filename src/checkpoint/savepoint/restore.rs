@@ -87,7 +87,10 @@ pub struct RestoredState {
 /// # Errors
 /// [`CheckpointError::Locked`] for a move while a process runs on the original; [`CheckpointError::Refused`] when the
 /// target is taken or a partition is not known; otherwise as [`super::create()`].
-pub fn restore(request: &RestoreRequest, environment: &Environment) -> Result<RestoredState, CheckpointError> {
+pub fn restore(
+    request: &RestoreRequest,
+    environment: &Environment,
+) -> Result<RestoredState, CheckpointError> {
     let new_lineage = match (&request.how, environment.new_lineage) {
         (RestoreAs::Move, _) => None,
         (RestoreAs::Fork { .. }, Some(id)) => Some(id),
@@ -266,7 +269,8 @@ fn origin_of(
 /// The state directory that a checkpoint or savepoint lies in, when it lies in one.
 fn home_of(checkpoint: &Path) -> Option<Layout> {
     let inside = checkpoint.parent()?;
-    let inside = inside.file_name().filter(|name| *name == "checkpoints" || *name == "savepoints").map(|_| inside)?;
+    let inside =
+        inside.file_name().filter(|name| *name == "checkpoints" || *name == "savepoints").map(|_| inside)?;
     let layout = Layout { root: inside.parent()?.to_owned() };
     std::fs::symlink_metadata(layout.lineage()).is_ok().then_some(layout)
 }

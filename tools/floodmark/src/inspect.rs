@@ -5,12 +5,12 @@ mod text;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::console::print_report as print;
+use crate::{CommandResult, console, exit_code};
 use clap::{Args, Subcommand};
 use floodmark::clock::{Clock, SystemClock};
 use floodmark::error::{Error, ErrorKind};
 use floodmark::inspect::{self, Key, Which, parse_base64};
-use crate::console::print_report as print;
-use crate::{CommandResult, console, exit_code};
 
 /// Arguments of `floodmark inspect`.
 #[derive(Debug, Args)]

@@ -17,8 +17,7 @@ use crate::{CommandResult, console};
 
 /// Arguments of `floodmark restore`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Which of the two it is has to be said, since both look alike until they write:
+#[command(after_help = "Which of the two it is has to be said, since both look alike until they write:
   --move     the same pipeline goes on here and nowhere else, into the same outputs; the original is fenced out of them
   --as-fork  a pipeline of its own from there on: it needs output directories of its own, and what was staged stays
              with the original
@@ -28,8 +27,7 @@ Point `state.directory` of a pipeline file at the new directory, then `floodmark
 Examples:
   floodmark restore --from /backup/monday --state state-2 --move
   floodmark restore --from state --at 12 --state what-if --as-fork --name flights-what-if
-  floodmark restore --from /backup/monday --state state-2 --move --pipeline pipeline.toml --allow-missing-partitions"
-)]
+  floodmark restore --from /backup/monday --state state-2 --move --pipeline pipeline.toml --allow-missing-partitions")]
 pub(crate) struct Arguments {
     /// A savepoint, a checkpoint, or a state directory, whose newest checkpoint is taken.
     #[arg(long, value_name = "PATH")]
@@ -90,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let partitions = plan(arguments)?;
     let request = RestoreRequest {
         from: arguments.from.clone(),
-        at: arguments.at,
+        // The one that was compared, when the original has gone on since.
+        at: arguments.at.or(partitions.as_ref().map(|plan| plan.epoch)),
         to: arguments.state.clone(),
         how: if arguments.how.as_fork {
             RestoreAs::Fork { name: arguments.name.clone() }
@@ -137,7 +136,8 @@ fn describe(done: &Done) -> String {
         done.copied_bytes
     )];
     if done.rows_left_to_original > 0 {
-        lines.push(format!("{} rows of that epoch are the original's to publish", done.rows_left_to_original));
+        lines
+            .push(format!("{} rows of that epoch are the original's to publish", done.rows_left_to_original));
     }
     for partition in done.partitions.iter().flat_map(|plan| &plan.added) {
         lines.push(format!("new input {partition}: read from its beginning"));
@@ -151,6 +151,9 @@ fn describe(done: &Done) -> String {
             dropped.name, dropped.read_records, dropped.read_bytes
         ));
     }
-    lines.push(format!("next: set `state.directory` to it in the file of pipeline {}, then run", done.pipeline));
+    lines.push(format!(
+        "next: set `state.directory` to it in the file of pipeline {}, then run",
+        done.pipeline
+    ));
     lines.join("\n") + "\n"
 }

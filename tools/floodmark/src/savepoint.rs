@@ -61,8 +61,10 @@ impl Place {
         match (&self.state, &self.pipeline) {
             (Some(state), _) => Ok(state.clone()),
             (None, Some(pipeline)) => Ok(PipelineConfig::load(pipeline)?.state.directory),
-            (None, None) => Err(Error::new(ErrorKind::Invalid, "neither a pipeline file nor a state directory")
-                .with_remedy("name the pipeline file, or --state DIR")),
+            (None, None) => {
+                Err(Error::new(ErrorKind::Invalid, "neither a pipeline file nor a state directory")
+                    .with_remedy("name the pipeline file, or --state DIR"))
+            }
         }
     }
 }
@@ -258,7 +260,8 @@ fn listing(state: &Path) -> Result<Listing, Error> {
 }
 
 fn describe(listing: &Listing) -> String {
-    let mut text = listing.origin.as_ref().map(|origin| format!("{}\n", origin.describe())).unwrap_or_default();
+    let mut text =
+        listing.origin.as_ref().map(|origin| format!("{}\n", origin.describe())).unwrap_or_default();
     if listing.savepoints.is_empty() {
         text.push_str("no savepoints\n");
         return text;

@@ -28,7 +28,8 @@ use crate::pipeline::source::{FileSource, ParsePlan, Rejected, STDIN_NAME};
 
 /// Text that is parsed at once.
 pub(super) const TEXT_BYTES: usize = 4 << 20;
-pub(super) const REMEDY: &str = "name the late output of this pipeline, with the pipeline file that it was written by";
+pub(super) const REMEDY: &str =
+    "name the late output of this pipeline, with the pipeline file that it was written by";
 
 /// Reads the parts, and returns how many records are of the window and what they amount to.
 pub(super) fn rows(

@@ -186,7 +186,9 @@ fn name_of(to: &Path) -> Result<SavepointName> {
     Ok(SavepointName::parse(name)?)
 }
 
-fn late_parts_of(savepoint: &Path) -> Result<std::collections::BTreeSet<crate::checkpoint::savepoint::LatePart>> {
+fn late_parts_of(
+    savepoint: &Path,
+) -> Result<std::collections::BTreeSet<crate::checkpoint::savepoint::LatePart>> {
     let record = SavepointRecord::load(savepoint).map_err(|error| {
         Error::new(
             ErrorKind::Damaged,
@@ -300,9 +302,9 @@ impl<'a> Folding<'a> {
         };
         let windows: Vec<Standing> =
             store.operators().zip(store.operator_watermarks()).zip(&config.windows).map(standing).collect();
-        let by_line = windows.iter().find(|window| {
-            window.spec.advance == Advance::Batch && window.spec.windows.overlap()
-        });
+        let by_line = windows
+            .iter()
+            .find(|window| window.spec.advance == Advance::Batch && window.spec.windows.overlap());
         if let Some(window) = by_line {
             let message = format!(
                 "late events cannot be worked into a savepoint here: by batches, a late line is about one of several \
@@ -312,9 +314,11 @@ impl<'a> Folding<'a> {
             return Err(Error::new(ErrorKind::Invalid, message)
                 .with_remedy("work them into the results: --window and --results"));
         }
-        let partitions = manifest(store)?.partitions.iter().zip(0..).map(|(partition, index)| {
-            (partition.name.clone(), (PartitionId(index), partition.clone()))
-        });
+        let partitions = manifest(store)?
+            .partitions
+            .iter()
+            .zip(0..)
+            .map(|(partition, index)| (partition.name.clone(), (PartitionId(index), partition.clone())));
         Ok(Self {
             config,
             late_again: request.late_again,
@@ -562,7 +566,8 @@ mod tests {
 
     fn window(lateness_ms: i64) -> OperatorSpec {
         let minute = Tumbling::new(Span::from_millis(60_000).unwrap(), 0).unwrap();
-        let count = AggregateSpec { name: "n".to_owned(), function: Function::Count, input: None, defined: None };
+        let count =
+            AggregateSpec { name: "n".to_owned(), function: Function::Count, input: None, defined: None };
         let allowed_lateness = Span::from_millis(lateness_ms).unwrap();
         OperatorSpec { allowed_lateness, ..OperatorSpec::new("w", minute, &["k"], vec![count]) }
     }
