@@ -51,7 +51,7 @@ fn to_fork(state: &Path, to: &Path) -> RestoreRequest {
 }
 
 struct Run {
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     fs: PowerCutFs,
     told: Told,
     // The first step and the first sync after the checkpoints were made.
@@ -68,7 +68,7 @@ fn run(configure: impl FnOnce(&mut PowerCutFs)) -> Run {
     let _ = work(&fs, &root, &mut told);
     let begins = beginnings();
     let fs = Arc::into_inner(fs).unwrap();
-    Run { dir, fs, told, begins }
+    Run { _dir: dir, fs, told, begins }
 }
 
 /// Steps and syncs of two checkpoints in a new directory.

@@ -1,9 +1,10 @@
 //! Late events worked into finished results: what may be merged, what was applied before, and the new directory.
 //!
 //! `late` makes rows of late records, `applied` remembers which parts a result set holds, `write` makes the directory.
-//! `savepoint` works late events into the windows of a savepoint that are still to fire.
+//! `savepoint` works late events into the windows of a savepoint that are still to fire, where `judge` lets it.
 
 mod applied;
+mod judge;
 mod late;
 mod savepoint;
 mod write;
@@ -24,7 +25,8 @@ use crate::pipeline::config::{
 };
 use applied::Applied;
 
-pub use savepoint::{NotApplied, ReappliedSavepoint, ReapplySavepoint, WhyNot, reapply_savepoint};
+pub use judge::WhyNot;
+pub use savepoint::{NotApplied, ReappliedSavepoint, ReapplySavepoint, reapply_savepoint};
 
 /// Changes that a report lists one by one.
 const CHANGES_LISTED: usize = 1_000;

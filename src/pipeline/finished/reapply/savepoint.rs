@@ -2,10 +2,9 @@
 //! the same epoch, with the same watermark and the same positions in the input.
 //!
 //! The store itself does the work, opened in a scratch directory, so that panes become what they would have become. What
-//! may be applied is decided by [`judge`]: nothing may count twice.
+//! may be applied is decided in `judge`: nothing may count twice.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::applied::Applied;
+use super::judge::{Reading, WhyNot, judge, reading};
 use super::late::{Late, REMEDY, TEXT_BYTES, has, only_stdin, unusable};
 use super::{nothing_to_apply, write};
 use crate::checkpoint::savepoint::{
@@ -21,7 +21,7 @@ use crate::checkpoint::savepoint::{
 use crate::checkpoint::{DiskFs, Environment, Manifest, PartitionState, remove_tree};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Span, Watermark};
+use crate::event_time::Watermark;
 use crate::operator::{
     Advance, Emit, EventBatch, LateEvent, OperatorSpec, PartitionId, Rejection, ResultBlock, SourceId,
 };
@@ -84,45 +84,6 @@ pub struct NotApplied {
     pub operator: String,
     /// Why not.
     pub reason: WhyNot,
-}
-
-/// Why a late record is not worked into a savepoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WhyNot {
-    /// It was late for something that is no window over sources: a join, a window over windows, or a window of another
-    /// pipeline.
-    OtherOperator,
-    /// All its windows have expired in the savepoint: their results are out.
-    Expired,
-    /// One of its windows has fired in the savepoint and only waits for late events: the corrected row would have to be
-    /// emitted, which a savepoint cannot do.
-    Fired,
-    /// The savepoint has read it while its windows were open: it is in there.
-    AlreadyCounted,
-    /// The savepoint has not read it yet, and it will be read.
-    WillBeRead,
-}
-
-impl WhyNot {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OtherOperator => "other_operator",
-            Self::Expired => "expired",
-            Self::Fired => "fired",
-            Self::AlreadyCounted => "already_counted",
-            Self::WillBeRead => "will_be_read",
-        }
-    }
-}
-
-impl fmt::Display for WhyNot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Works late events into a savepoint and writes the outcome as a new one. The old one stays as it is.
@@ -444,15 +405,10 @@ impl<'a> Folding<'a> {
     }
 
     fn fold(&mut self, window: usize, batch: &EventBatch) -> Result<()> {
-        let mut silent = Silent { window: &self.windows[window].spec.name, late: 0 };
+        let mut silent = Silent { window: &self.windows[window].spec.name };
         self.store.work_in(window, batch, &mut silent)?;
-        let taken = batch.len() as u64 - silent.late;
-        if silent.late > 0 {
-            // Only sessions: whether one is there to join, the operator alone knows.
-            *self.not_applied.entry(WhyNot::Expired).or_default() += silent.late;
-        }
-        if taken > 0 {
-            *self.applied.entry(self.windows[window].spec.name.clone()).or_default() += taken;
+        if !batch.is_empty() {
+            *self.applied.entry(self.windows[window].spec.name.clone()).or_default() += batch.len() as u64;
         }
         Ok(())
     }
@@ -474,65 +430,9 @@ fn is_fed(window: &crate::pipeline::config::WindowConfig) -> bool {
     window.input.is_some()
 }
 
-/// What the savepoint has to do with a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// It was read.
-    Done,
-    /// It was not read yet.
-    Ahead,
-}
-
-fn reading(partition: &PartitionState, late: &Late) -> Result<Reading, String> {
-    let position = partition.position;
-    let read = match (late.byte_offset, late.record_number) {
-        (Some(offset), _) => offset < position.bytes,
-        (None, Some(number)) => number <= position.records,
-        (None, None) => return Err("neither `byte_offset` nor `record_number`".to_owned()),
-    };
-    // A partition at its end may grow: whether the rest of it is read, only the user can say.
-    Ok(if read { Reading::Done } else { Reading::Ahead })
-}
-
-/// Why an event is not to be worked into a window whose watermark stands at `watermark`; `None` when it is.
-///
-/// A record that was read while one of its windows was open is in there: the watermark never moves back, so an event
-/// that found its windows expired finds them expired now.
-fn judge(
-    spec: &OperatorSpec,
-    watermark: Watermark,
-    time: EventTime,
-    reading: Reading,
-    late_again: bool,
-) -> Option<WhyNot> {
-    let ends: Vec<EventTime> = match spec.windows.session_gap() {
-        Some(gap) => vec![time.saturating_add(gap)],
-        None => spec.windows.windows_of(time).map(|window| window.end).collect(),
-    };
-    let expired = |end: &EventTime| watermark.expired(*end, spec.allowed_lateness);
-    let is_session = spec.windows.session_gap().is_some();
-    let waits_for_late = spec.allowed_lateness > Span::ZERO;
-    let all_expired = ends.iter().all(expired);
-    if reading == Reading::Done {
-        return Some(if all_expired { WhyNot::Expired } else { WhyNot::AlreadyCounted });
-    }
-    // A session that the event would join may live longer than the event alone: the operator decides.
-    if all_expired && !is_session {
-        return Some(WhyNot::Expired);
-    }
-    let has_fired = |end: &EventTime| watermark.closed(*end) && !expired(end);
-    // An event behind the watermark may join a session that has fired.
-    let may_join_fired = is_session && waits_for_late && watermark.closed(time);
-    if may_join_fired || ends.iter().any(has_fired) {
-        return Some(WhyNot::Fired);
-    }
-    (reading == Reading::Ahead && !late_again).then_some(WhyNot::WillBeRead)
-}
-
 /// Takes no results: a row that comes out here would be lost.
 struct Silent<'a> {
     window: &'a str,
-    late: u64,
 }
 
 impl Emit for Silent<'_> {
@@ -549,42 +449,10 @@ impl Emit for Silent<'_> {
     }
 
     fn late(&mut self, _: usize, _: LateEvent<'_>) -> Result<()> {
-        self.late += 1;
-        Ok(())
+        Err(Error::new(ErrorKind::Bug, "an event was late for a window that was found to be open"))
     }
 
     fn rejected(&mut self, _: &EventBatch, _: usize, rejection: Rejection) -> Result<()> {
         Err(Error::new(ErrorKind::Bug, format!("a late record was rejected: reason={}", rejection.name())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::aggregate::{AggregateSpec, Function};
-    use crate::event_time::Tumbling;
-
-    fn window(lateness_ms: i64) -> OperatorSpec {
-        let minute = Tumbling::new(Span::from_millis(60_000).unwrap(), 0).unwrap();
-        let count =
-            AggregateSpec { name: "n".to_owned(), function: Function::Count, input: None, defined: None };
-        let allowed_lateness = Span::from_millis(lateness_ms).unwrap();
-        OperatorSpec { allowed_lateness, ..OperatorSpec::new("w", minute, &["k"], vec![count]) }
-    }
-
-    #[test]
-    fn an_event_goes_into_windows_that_are_to_fire_and_only_when_nothing_else_counts_it() {
-        let watermark = Watermark::At(EventTime::from_millis(120_000));
-        let judged = |lateness, millis, reading, again| {
-            judge(&window(lateness), watermark, EventTime::from_millis(millis), reading, again)
-        };
-        assert_eq!(judged(0, 130_000, Reading::Ahead, true), None);
-        assert_eq!(judged(0, 130_000, Reading::Ahead, false), Some(WhyNot::WillBeRead));
-        assert_eq!(judged(0, 130_000, Reading::Done, true), Some(WhyNot::AlreadyCounted));
-        assert_eq!(judged(0, 60_000, Reading::Ahead, true), Some(WhyNot::Expired));
-        assert_eq!(judged(0, 60_000, Reading::Done, true), Some(WhyNot::Expired));
-        assert_eq!(judged(90_000, 60_000, Reading::Ahead, true), Some(WhyNot::Fired));
-        assert_eq!(judged(90_000, 60_000, Reading::Done, true), Some(WhyNot::AlreadyCounted));
-        assert_eq!(judged(90_000, 120_000, Reading::Ahead, true), None);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use crate::support::{Ended, Outputs, Running, Site, flights_sample, unpacked, wait_until};
 
 const SIGKILL: i32 = 9;
-const OFTEN: &str = "interval = \"1h\"\nbytes = \"512KiB\"";
+const OFTEN: &str = "interval = \"1h\"\nbytes = \"128KiB\"";
 const SAMPLE: &str = "flights-*.jsonl";
 
 /// Panes of several operators, with rows that are revised. `out` is where its outputs go.
@@ -99,10 +99,9 @@ fn moved_pipeline(site: &Site, file: &str, state: &str) {
 #[test]
 fn a_killed_pipeline_goes_on_elsewhere_from_its_savepoint_and_its_output_is_that_of_one_run() {
     let site = site(OFTEN);
-    let (summary, straight) = site.complete(&["--quiet"]);
-    assert!(summary["checkpoints"]["count"].as_u64().unwrap() >= 8, "{summary}");
+    let (_, straight) = site.complete(&["--quiet"]);
     // Killed with output staged and not published, in the midst of a checkpoint, and with output published.
-    for (point, nth) in [("sink.publish.before", 4), ("checkpoint.manifest.before", 5), ("retain.after", 4)] {
+    for (point, nth) in [("sink.publish.before", 3), ("checkpoint.manifest.before", 3), ("retain.after", 2)] {
         site.reset();
         killed(&site, point, nth);
         let made = floodmark(
@@ -134,16 +133,16 @@ fn a_move_to_an_older_savepoint_sets_later_output_aside_and_fences_the_original_
     let site = site(OFTEN);
     let (_, straight) = site.complete(&["--quiet"]);
     site.reset();
-    killed(&site, "retain.after", 3);
+    killed(&site, "retain.after", 2);
     floodmark(&site, &["savepoint", "create", "pipeline.toml", "--name", "older", "--note", "a reason"])
         .summary();
-    killed(&site, "retain.after", 3);
+    killed(&site, "retain.after", 2);
     let before = site.epochs();
     let listed = floodmark(&site, &["savepoint", "list", "pipeline.toml"]).summary();
     let row = &listed["savepoints"][0];
     assert_eq!(
         (&row["name"], &row["note"], &row["epoch"]),
-        (&"older".into(), &"a reason".into(), &3.into()),
+        (&"older".into(), &"a reason".into(), &2.into()),
         "{row}"
     );
     floodmark(&site, &["restore", "--from", "state/savepoints/older", "--state", "state-2", "--move"])
@@ -155,7 +154,7 @@ fn a_move_to_an_older_savepoint_sets_later_output_aside_and_fences_the_original_
     let ended = Ended::of(run.env("FLOODMARK_FAULT", "checkpoint.link.before:kill:1").output().unwrap());
     assert_eq!(ended.signal, Some(SIGKILL));
     let mut run = command(&site, &["run", "moved.toml"]);
-    let ended = Ended::of(run.env("FLOODMARK_FAULT", "retain.after:kill:2").output().unwrap());
+    let ended = Ended::of(run.env("FLOODMARK_FAULT", "retain.after:kill:1").output().unwrap());
     assert_eq!(ended.signal, Some(SIGKILL), "{}", ended.stderr);
     let ran = floodmark(&site, &["run", "moved.toml"]).summary();
     assert!(ran["start"]["epoch"].as_u64() > before.last().copied(), "epochs are never used again: {ran}");
@@ -182,7 +181,7 @@ fn after(site: &Site, out: &str, output: &str, epoch: u64) -> Vec<u8> {
 fn a_fork_yields_what_the_original_yields_from_the_savepoint_on_and_never_writes_beside_it() {
     let site = site(OFTEN);
     // Output of the epoch is staged, and the original publishes it.
-    killed(&site, "sink.publish.before", 4);
+    killed(&site, "sink.publish.before", 3);
     let done = floodmark(
         &site,
         &["restore", "--from", "state", "--state", "fork", "--as-fork", "--name", "what-if"],
@@ -346,7 +345,7 @@ fn partitions_may_be_renamed_added_or_given_up_when_that_is_said() {
     let site = site(OFTEN);
     let (_, straight) = site.complete(&["--quiet"]);
     site.reset();
-    killed(&site, "retain.after", 4);
+    killed(&site, "retain.after", 3);
     let restore = |more: &[&str]| {
         let arguments =
             ["restore", "--from", "state", "--state", "new", "--move", "--pipeline", "pipeline.toml"];
