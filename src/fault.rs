@@ -6,7 +6,8 @@
 #[cfg(not(feature = "fault-injection"))]
 use std::io;
 
-/// Every fault point, so that a test can walk them all. A test checks that each is passed by a checkpoint.
+/// Every fault point, so that a test can walk them all. Tests check that each is passed: by a checkpoint of a run, or
+/// by a savepoint or a restore where its name begins so.
 pub const POINTS: &[&str] = &[
     "spill.before",
     "spill.after",
@@ -24,6 +25,16 @@ pub const POINTS: &[&str] = &[
     "evict.after",
     "retain.before",
     "retain.after",
+    "savepoint.link.before",
+    "savepoint.link.after",
+    "savepoint.publish.before",
+    "savepoint.publish.after",
+    "savepoint.delete.before",
+    "savepoint.delete.after",
+    "restore.link.before",
+    "restore.link.after",
+    "restore.publish.before",
+    "restore.publish.after",
 ];
 
 /// Passes the fault point `name`: nothing in a release, the armed action in a test build.

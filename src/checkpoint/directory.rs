@@ -16,6 +16,7 @@ use crate::checkpoint::listing::complete_epochs;
 use crate::checkpoint::lock::{DirectoryLock, LockFailure};
 use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::plan::plan_sweep;
+use crate::checkpoint::savepoint;
 use crate::clock::Clock;
 
 /// What a state directory takes from the outside world.
@@ -190,6 +191,27 @@ impl StateDirectory {
         self.shared.progress().next_epoch
     }
 
+    /// Numbers the checkpoints to come from `epoch` on, if that is higher than [`StateDirectory::next_epoch`]: outputs
+    /// may know epochs of this lineage that this directory never saw.
+    pub(crate) fn number_from(&self, epoch: u64) {
+        let mut progress = self.shared.progress();
+        progress.next_epoch = progress.next_epoch.max(epoch);
+    }
+
+    /// Lets the next checkpoint take the place of the restored one: its epoch, and no parent. Only for a directory that
+    /// nothing else knows, where one savepoint is made of another.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Fenced`]; I/O errors.
+    pub(crate) fn replace_restored(&self) -> Result<(), CheckpointError> {
+        self.check_owner()?;
+        let Some(parent) = self.shared.progress().parent.take() else { return Ok(()) };
+        self.shared.progress().next_epoch = parent.manifest.epoch;
+        // The working database has its own links to the tables.
+        remove_any(self.shared.fs.as_ref(), &parent.path)
+            .map_err(CheckpointError::io("replace a checkpoint", &parent.path))
+    }
+
     /// Tables that a restore had to copy because the filesystem does not link them. More than none usually means that
     /// work and checkpoints are on different filesystems, and each checkpoint costs its full size.
     #[must_use]
@@ -338,7 +360,7 @@ fn sweep(fs: &dyn DurableFs, layout: &Layout) -> Result<(), CheckpointError> {
         remove_any(fs, &path).map_err(CheckpointError::io("sweep a left-over", &path))?;
         tracing::info!(path = %path.display(), "swept a left-over");
     }
-    Ok(())
+    savepoint::sweep(fs, layout)
 }
 
 /// Work and checkpoints share files by hard link; a mount between the two turns each link into a copy.

@@ -126,6 +126,16 @@ pub enum CheckpointError {
         /// The lowest epoch that is free.
         next: u64,
     },
+    /// A savepoint or a restore that cannot be made as asked.
+    #[error("{what} path={}", path.display())]
+    Refused {
+        /// What is wrong with it.
+        what: String,
+        /// The place that it is about.
+        path: PathBuf,
+        /// What to do.
+        remedy: String,
+    },
     /// A checkpoint is already being written.
     #[error("a checkpoint is already being written: epoch={epoch}")]
     InFlight {
@@ -183,9 +193,10 @@ impl CheckpointError {
         match self {
             Self::Locked { .. } | Self::Fenced { .. } => ErrorKind::Locked,
             Self::OtherPipeline { .. } | Self::Newer { .. } => ErrorKind::Incompatible,
-            Self::Foreign { .. } | Self::NoSuchCheckpoint { .. } | Self::NoCheckpoints { .. } => {
-                ErrorKind::Invalid
-            }
+            Self::Foreign { .. }
+            | Self::NoSuchCheckpoint { .. }
+            | Self::NoCheckpoints { .. }
+            | Self::Refused { .. } => ErrorKind::Invalid,
             Self::Damaged { lasting: false, .. } | Self::Io { .. } => ErrorKind::Unavailable,
             Self::LineageDamaged { .. }
             | Self::LineageLost { .. }
@@ -234,6 +245,7 @@ impl CheckpointError {
             Self::Sync { .. } | Self::Poisoned { .. } => {
                 "check the disk, then start again: the last complete checkpoint is restored".to_owned()
             }
+            Self::Refused { remedy, .. } => remedy.clone(),
             Self::Io { source, .. } => io_remedy(source)?.to_owned(),
             Self::EpochTaken { .. } | Self::InFlight { .. } | Self::Draft { .. } => return None,
         };

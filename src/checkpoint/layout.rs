@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 /// Name of the manifest inside a checkpoint directory.
 pub(super) const MANIFEST: &str = "MANIFEST.fm";
+/// Name of the file that makes a checkpoint directory a savepoint.
+pub(super) const SAVEPOINT: &str = "SAVEPOINT.fm";
+/// Name of the file in a state directory that says which checkpoint it was made of.
+pub(super) const ORIGIN: &str = "ORIGIN";
 /// Name of the database inside a checkpoint directory.
 pub(super) const DATABASE: &str = "db";
 
@@ -37,6 +41,10 @@ impl Layout {
 
     pub(super) fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
+    }
+
+    pub(super) fn savepoints(&self) -> PathBuf {
+        self.root.join("savepoints")
     }
 
     pub(super) fn checkpoint(&self, epoch: u64) -> PathBuf {

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::checkpoint::layout;
+
 /// Who holds a lock, as far as the lock file tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
@@ -99,6 +101,19 @@ impl DirectoryLock {
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(note.as_bytes())
+    }
+}
+
+/// Who holds the lock at `path`, if anybody does. Creates nothing, and lets go at once.
+pub(super) fn holder_of(path: &Path) -> io::Result<Option<Holder>> {
+    let file = match layout::open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(Errno::WOULDBLOCK) => Ok(Some(read_holder(file))),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The tour: [`StateDirectory`] (`directory`) owns the place on disk and its lock; `writer` makes a checkpoint;
 //! `plan` decides, as pure functions, what to restore and what to retire; `restore` and `retention` carry that out;
-//! [`verify()`] and [`list()`] read any checkpoint without the lock. `durable` is the only door for writes.
+//! [`verify()`] and [`list()`] read any checkpoint without the lock, and [`savepoint`] keeps one for good. `durable` is the only door for writes.
 //!
 //! It does not know what is inside `db/` (the state layer writes it) nor what a staged output handle means. The
 //! protocol and its cut points are in `docs/CHECKPOINTS.md`, the bytes in `docs/FORMAT.md`.
@@ -20,6 +20,7 @@ mod plan;
 mod power_cut;
 mod restore;
 mod retention;
+pub mod savepoint;
 mod verify;
 mod writer;
 

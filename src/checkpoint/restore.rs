@@ -198,12 +198,12 @@ impl StateDirectory {
 }
 
 /// True for the database's table and blob files, which are never written again.
-fn is_immutable(name: &str) -> bool {
+pub(super) fn is_immutable(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "sst" || extension == "blob")
 }
 
 /// True when a hard link is refused for what the filesystem is, not for what the file is.
-fn cannot_link(error: &io::Error) -> bool {
+pub(super) fn cannot_link(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
 }

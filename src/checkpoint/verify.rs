@@ -15,6 +15,7 @@ use crate::checkpoint::durable::{Copied, read_through};
 use crate::checkpoint::layout;
 use crate::checkpoint::lineage::LineageId;
 use crate::checkpoint::manifest::{FileEntry, Manifest, ManifestError};
+use crate::checkpoint::savepoint::SavepointRecord;
 
 /// More problems than this are counted, not listed: a hostile directory may hold a million entries.
 const PROBLEMS_MAX: usize = 100;
@@ -89,6 +90,11 @@ pub enum Problem {
         /// Ours.
         ours: LineageId,
     },
+    /// The record that makes it a savepoint is of another checkpoint, or cannot be read.
+    Savepoint {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// So many more problems.
     More {
         /// How many.
@@ -129,6 +135,7 @@ impl fmt::Display for Problem {
             Self::OtherLineage { found, ours } => {
                 write!(f, "checkpoint belongs to another state directory: lineage={found} ours={ours}")
             }
+            Self::Savepoint { reason } => write!(f, "savepoint record is not believed: {reason}"),
             Self::More { count } => write!(f, "and more problems: count={count}"),
         }
     }
@@ -245,7 +252,8 @@ pub fn verify(dir: &Path) -> VerifyReport {
     match Manifest::load(dir) {
         Ok(manifest) => {
             let manifest = Arc::new(manifest);
-            check_name(dir, &manifest, &mut report);
+            let is_savepoint = check_savepoint(dir, &manifest, &mut report);
+            check_name(dir, &manifest, is_savepoint, &mut report);
             check_files(dir, &manifest, &mut report);
             report.manifest = Some(manifest);
         }
@@ -267,9 +275,11 @@ fn check_root(dir: &Path, report: &mut VerifyReport) {
     for entry in entries {
         match entry {
             Ok((name, kind)) => match name.as_str() {
-                layout::MANIFEST if kind.is_file() => {}
+                layout::MANIFEST | layout::SAVEPOINT if kind.is_file() => {}
                 layout::DATABASE if kind.is_dir() => {}
-                layout::MANIFEST | layout::DATABASE => report.problem(Problem::Irregular { name }),
+                layout::MANIFEST | layout::SAVEPOINT | layout::DATABASE => {
+                    report.problem(Problem::Irregular { name });
+                }
                 _ => report.problem(Problem::Extra { name }),
             },
             Err(error) => return report.unreadable(".", &error),
@@ -277,11 +287,33 @@ fn check_root(dir: &Path, report: &mut VerifyReport) {
     }
 }
 
-fn check_name(dir: &Path, manifest: &Manifest, report: &mut VerifyReport) {
+/// A savepoint says of which manifest it is. Returns whether this is one.
+fn check_savepoint(dir: &Path, manifest: &Manifest, report: &mut VerifyReport) -> bool {
+    let reason = match SavepointRecord::load(dir) {
+        Ok(None) => return false,
+        Err(error) => error.to_string(),
+        Ok(Some(record)) => match checksum(&dir.join(layout::MANIFEST)) {
+            Ok(read) if (read.bytes, read.crc32) == (record.manifest_bytes, record.manifest_crc32) => {
+                report.notes.push(format!("savepoint {:?} of epoch {}", record.name, manifest.epoch));
+                return true;
+            }
+            Ok(read) => format!(
+                "it is of another manifest: expected={:08x} found={:08x}",
+                record.manifest_crc32, read.crc32
+            ),
+            Err(error) => error.to_string(),
+        },
+    };
+    report.problem(Problem::Savepoint { reason });
+    true
+}
+
+fn check_name(dir: &Path, manifest: &Manifest, is_savepoint: bool, report: &mut VerifyReport) {
     let directory = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match layout::epoch_of(&directory) {
         Some(epoch) if epoch == manifest.epoch => {}
         Some(_) => report.problem(Problem::WrongName { directory, epoch: manifest.epoch }),
+        None if is_savepoint => {}
         None => report.notes.push(format!(
             "copied under another name: directory={directory:?} original={}",
             layout::checkpoint_name(manifest.epoch)

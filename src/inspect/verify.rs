@@ -148,6 +148,7 @@ fn found(problem: &Problem) -> Found {
         | Problem::Extra { name }
         | Problem::Irregular { name }
         | Problem::Unreadable { name, .. } => Some(name.as_str()),
+        Problem::Savepoint { .. } => Some("SAVEPOINT.fm"),
         Problem::WrongName { .. } | Problem::OtherLineage { .. } | Problem::More { .. } => None,
     };
     Found { file: file.map(str::to_owned), problem: problem.to_string() }

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod finished;
 pub mod generate;
 mod outputs;
+mod partitions;
 mod reader;
 mod report;
 mod signals;
@@ -15,6 +16,7 @@ pub mod source;
 mod task;
 
 pub use outputs::Counters;
+pub use partitions::{DroppedPartition, PartitionChoice, PartitionsPlan, plan_partitions};
 pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Watch};
 pub use signals::run_until_signalled;
 pub use task::{RunOptions, StopFlag, run};

@@ -127,6 +127,9 @@ impl<'a> Task<'a> {
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
+        // A state that was moved may not know how far its lineage had come elsewhere, but its outputs do.
+        let known = recovered.iter().map(|report| report.newest_epoch).max().unwrap_or(0);
+        store.directory().number_from(known.saturating_add(1));
         let restored = store.restored().into_iter().flat_map(|restored| restored.partitions());
         let resume = resume(config, restored);
         let source = FileSource::open(&config.sources, plans, &resume, Arc::clone(&clock))?;
@@ -485,7 +488,7 @@ impl<'a> Task<'a> {
     }
 }
 
-fn open_store(
+pub(super) fn open_store(
     config: &PipelineConfig,
     operators: Vec<crate::operator::OperatorSpec>,
     options: RunOptions,

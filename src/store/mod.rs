@@ -290,6 +290,33 @@ impl WindowStore {
         Ok(())
     }
 
+    /// Takes events into the windows of the operator at `index` alone, as of the watermark that it has come to. Neither
+    /// watermarks nor positions move, and joins and deduplication see nothing of it.
+    ///
+    /// # Errors
+    /// As [`WindowStore::process`].
+    pub(crate) fn work_in(
+        &mut self,
+        index: usize,
+        batch: &EventBatch,
+        emit: &mut dyn Emit<Error = Error>,
+    ) -> Result<()> {
+        self.guarded(|store| {
+            let Some(operator) = store.operators.get_mut(index) else {
+                return Err(Error::new(ErrorKind::Bug, format!("there is no such operator: index={index}")));
+            };
+            let marks = Marks::steady(operator.watermark(), batch.len());
+            let mut panes = StorePanes { db: &store.db, writer: &mut store.writer };
+            operator.process(batch, &marks, &mut panes, emit)?;
+            store.make_room()
+        })
+    }
+
+    /// How far the watermark has come in each windowed aggregation, in the order declared.
+    pub(crate) fn operator_watermarks(&self) -> impl Iterator<Item = Watermark> + '_ {
+        self.operators.iter().map(WindowOperator::watermark)
+    }
+
     /// Ends a batch, for operators that advance by batches ([`Advance::Batch`]): they emit what it changed and what
     /// the watermark, as it was when the batch began, has closed. What was processed since the last call is the
     /// batch; it may be nothing. Other operators take no notice.

@@ -4,6 +4,8 @@ mod damage;
 mod ownership;
 mod power;
 mod protocol;
+mod savepoint;
+mod savepoint_power;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -166,7 +166,7 @@ pub(super) fn bound(time: EventTime) -> Option<String> {
 }
 
 /// A time in either of the forms that outputs have.
-fn time(text: &JsonText) -> Option<EventTime> {
+pub(super) fn time(text: &JsonText) -> Option<EventTime> {
     if let Ok(millis) = text.0.parse() {
         return Some(EventTime::from_millis(millis));
     }

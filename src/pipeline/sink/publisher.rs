@@ -63,6 +63,8 @@ pub struct RecoverReport {
     pub set_aside: Vec<String>,
     /// Staging files of other lineages, left alone.
     pub foreign: Vec<String>,
+    /// The newest epoch of this lineage that the directory has known, set aside or not.
+    pub newest_epoch: u64,
 }
 
 /// Contents of the owner file.
@@ -206,6 +208,8 @@ pub(super) fn recover(
         look: place.look.clone(),
         abandoned: found.abandoned(place, published, restored)?,
     };
+    let abandoned = owner.abandoned.iter().map(|&(_, last)| last).max().unwrap_or(0);
+    report.newest_epoch = published.max(abandoned);
     if found.owner.as_ref() != Some(&owner) {
         owner.save(place)?;
     }

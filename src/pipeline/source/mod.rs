@@ -15,6 +15,7 @@ mod plan;
 mod reject;
 mod rfc3339;
 mod row;
+mod survey;
 mod time;
 mod token;
 
@@ -36,6 +37,7 @@ pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{EventColumns, ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
 pub use row::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use survey::{Survey, survey};
 
 use block::Records;
 use csv::Columns;

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use floodmark::error::{Error, ErrorKind};
+use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 /// Starts the log on standard error: plain lines, `FLOODMARK_LOG` or warnings and the program's own information.
@@ -29,6 +30,20 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
             Error::new(ErrorKind::Unavailable, "cannot write to standard output").with_source(error)
         }),
     }
+}
+
+/// Writes a report to standard output: as one line of JSON, or for people.
+pub(crate) fn print_report<T: Serialize>(
+    json: bool,
+    report: &T,
+    for_people: impl FnOnce(&T) -> String,
+) -> Result<(), Error> {
+    if !json {
+        return print(&for_people(report));
+    }
+    let text = serde_json::to_string(report)
+        .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the report").with_source(error))?;
+    print(&format!("{text}\n"))
 }
 
 /// Writes a line to standard error. With nobody there to read it there is nobody to tell, either.

@@ -5,13 +5,12 @@ mod text;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::console::print_report as print;
+use crate::{CommandResult, console, exit_code};
 use clap::{Args, Subcommand};
 use floodmark::clock::{Clock, SystemClock};
 use floodmark::error::{Error, ErrorKind};
 use floodmark::inspect::{self, Key, Which, parse_base64};
-use serde::Serialize;
-
-use crate::{CommandResult, console, exit_code};
 
 /// Arguments of `floodmark inspect`.
 #[derive(Debug, Args)]
@@ -158,14 +157,4 @@ fn verify(arguments: &Verify) -> CommandResult {
     print(place.json, &verified, |verified| text::verify(verified))?;
     let sound = verified.iter().all(|checkpoint| checkpoint.sound);
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(exit_code(ErrorKind::Damaged)) })
-}
-
-/// Prints a report: as one line of JSON, or for people.
-fn print<T: Serialize>(json: bool, report: &T, for_people: impl FnOnce(&T) -> String) -> Result<(), Error> {
-    if !json {
-        return console::print(&for_people(report));
-    }
-    let text = serde_json::to_string(report)
-        .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the report").with_source(error))?;
-    console::print(&format!("{text}\n"))
 }

@@ -8,7 +8,9 @@ mod explain;
 mod generate;
 mod inspect;
 mod reapply;
+mod restore;
 mod run;
+mod savepoint;
 mod table;
 
 use std::process::ExitCode;
@@ -45,8 +47,12 @@ enum Command {
     Explain(explain::Arguments),
     /// Compare a fast lane by arrival time with the exact one, or any two results of one aggregation.
     Compare(compare::Arguments),
-    /// Work late events into finished results, into a new directory.
+    /// Work late events into finished results or into a savepoint, into a new directory.
     Reapply(reapply::Arguments),
+    /// Keep a checkpoint under a name, for good: make, list and delete savepoints.
+    Savepoint(savepoint::Arguments),
+    /// Make a new state directory of a savepoint or a checkpoint: the same pipeline elsewhere, or a fork of it.
+    Restore(restore::Arguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -61,6 +67,8 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Reapply(arguments) => reapply::run(&arguments),
+        Command::Savepoint(arguments) => savepoint::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -1,13 +1,14 @@
-//! `floodmark reapply`: works late events into finished results, and says what has changed.
+//! `floodmark reapply`: works late events into finished results or into a savepoint, and says what has changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use floodmark::clock::SystemClock;
-use floodmark::error::{Error, ErrorKind};
 use floodmark::pipeline::config::PipelineConfig;
-use floodmark::pipeline::finished::{Change, Reapplied, Reapply, reapply};
+use floodmark::pipeline::finished::{
+    Change, Reapplied, ReappliedSavepoint, Reapply, ReapplySavepoint, reapply, reapply_savepoint,
+};
 
 use crate::table::{Table, window};
 use crate::{CommandResult, console};
@@ -24,21 +25,30 @@ which late parts it holds, so that none is counted twice.
 Examples:
   floodmark reapply pipeline.toml --window hourly --late out/late --results out/hourly --to out/hourly-2
   floodmark reapply pipeline.toml --window hourly --late out/late --results out/hourly-2 --to out/hourly-3
-                                                     later, with the late parts that have come since"
+                                                     later, with the late parts that have come since
+  floodmark reapply pipeline.toml --late out/late --savepoint state/savepoints/monday --to monday-2 --late-again
+                                                     into the windows of a savepoint that are still to fire"
 )]
 pub(crate) struct Arguments {
     /// The pipeline file that late output and results were written by.
     pipeline: PathBuf,
     /// Name of the window.
-    #[arg(long, value_name = "NAME")]
-    window: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "savepoint", conflicts_with = "savepoint")]
+    window: Option<String>,
     /// Directory of the late output.
     #[arg(long, value_name = "DIR")]
     late: PathBuf,
     /// Directory of the finished results of the window.
+    #[arg(long, value_name = "DIR", required_unless_present = "savepoint", conflicts_with = "savepoint")]
+    results: Option<PathBuf>,
+    /// Savepoint to work the late events of all windows into, where they are still to fire.
     #[arg(long, value_name = "DIR")]
-    results: PathBuf,
-    /// Directory for the corrected results; must not exist.
+    savepoint: Option<PathBuf>,
+    /// Also apply records that the savepoint has not read yet: they will be late again when they are read (same
+    /// pipeline file, same input), or are not there to be read. Where they would count after all, they count twice.
+    #[arg(long, requires = "savepoint")]
+    late_again: bool,
+    /// Directory for the corrected results, or of the new savepoint; must not exist.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Print what was done as one JSON object.
@@ -48,21 +58,50 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let config = PipelineConfig::load(&arguments.pipeline)?;
+    if let Some(savepoint) = &arguments.savepoint {
+        return into_savepoint(arguments, &config, savepoint);
+    }
     let request = Reapply {
-        window: arguments.window.clone(),
+        // Without a savepoint both are required.
+        window: arguments.window.clone().unwrap_or_default(),
         late: arguments.late.clone(),
-        results: arguments.results.clone(),
+        results: arguments.results.clone().unwrap_or_default(),
         to: arguments.to.clone(),
     };
     let done = reapply(&config, &request, SystemClock::shared())?;
-    if arguments.json {
-        let text = serde_json::to_string(&done)
-            .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the report").with_source(error))?;
-        console::print(&format!("{text}\n"))?;
-    } else {
-        console::print(&describe(&done))?;
-    }
+    console::print_report(arguments.json, &done, describe)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn into_savepoint(arguments: &Arguments, config: &PipelineConfig, savepoint: &Path) -> CommandResult {
+    console::start_log(true);
+    let request = ReapplySavepoint {
+        late: arguments.late.clone(),
+        savepoint: savepoint.to_owned(),
+        to: arguments.to.clone(),
+        late_again: arguments.late_again,
+    };
+    let done = reapply_savepoint(config, &request, SystemClock::shared())?;
+    console::print_report(arguments.json, &done, describe_savepoint)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe_savepoint(done: &ReappliedSavepoint) -> String {
+    let mut table = Table::new(&["window or reason", ">events", "what"]);
+    for (window, events) in &done.applied {
+        table.row(vec![window.clone(), events.to_string(), "worked in".to_owned()]);
+    }
+    for (reason, records) in &done.not_applied {
+        table.row(vec![reason.to_string(), records.to_string(), "not worked in".to_owned()]);
+    }
+    format!(
+        "{}\nsavepoint {} of epoch {}: {} parts worked in, {} passed over, worked in before\n",
+        table.render(0),
+        done.savepoint.display(),
+        done.epoch,
+        done.parts_applied.len(),
+        done.parts_passed_over.len()
+    )
 }
 
 fn describe(done: &Reapplied) -> String {

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use floodmark::checkpoint::Environment;
+use floodmark::checkpoint::savepoint::{CreateRequest, SavepointName, create};
 use floodmark::clock::SystemClock;
 use floodmark::error::{Error, ErrorKind};
 use floodmark::pipeline::config::PipelineConfig;
@@ -41,6 +43,9 @@ pub(crate) struct Arguments {
     /// epochs, which readers may see again; with new state, that of an older one.
     #[arg(long)]
     set_aside_output: bool,
+    /// When the run ends, or is told to stop, keep its last checkpoint as a savepoint of this name.
+    #[arg(long, value_name = "NAME")]
+    savepoint_on_stop: Option<String>,
     /// No more events per second than this, to watch a run.
     #[arg(long, value_name = "EVENTS")]
     rate: Option<std::num::NonZeroU32>,
@@ -49,6 +54,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     console::start_log(arguments.quiet);
     let config = PipelineConfig::load(&arguments.pipeline)?;
+    let keep = arguments.savepoint_on_stop.as_deref().map(|name| Keep::new(name, &config)).transpose()?;
     let options = RunOptions {
         strict: arguments.strict,
         restore_at: arguments.at,
@@ -59,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let result = run_until_signalled(&config, options, SystemClock::shared(), &mut screen);
     screen.clear();
     let summary = result?;
+    // The summary first: a savepoint that cannot be made takes nothing from the run.
     if arguments.json {
         let json = serde_json::to_string(&summary)
             .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the summary").with_source(error))?;
@@ -66,7 +73,46 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     } else if !arguments.quiet {
         console::print(&describe(&summary))?;
     }
+    if let Some(keep) = keep {
+        keep.checkpoint(&summary, arguments.quiet)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The savepoint to be made at the end.
+struct Keep {
+    name: SavepointName,
+    state: PathBuf,
+}
+
+impl Keep {
+    /// Refuses, before anything is run, a name that cannot be had.
+    fn new(name: &str, config: &PipelineConfig) -> Result<Self, Error> {
+        let (name, state) = (SavepointName::parse(name)?, config.state.directory.clone());
+        let path = state.join("savepoints").join(name.as_str());
+        if path.symlink_metadata().is_ok() {
+            let message = format!("there is a savepoint of this name already: path={}", path.display());
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_remedy("choose another name, or delete it with `floodmark savepoint delete`"));
+        }
+        Ok(Self { name, state })
+    }
+
+    fn checkpoint(self, summary: &RunSummary, quiet: bool) -> Result<(), Error> {
+        let request = CreateRequest {
+            name: self.name,
+            from: self.state,
+            at: summary.checkpoints.last_epoch,
+            to: None,
+            note: format!("taken when the run {}", summary.outcome),
+            late_parts: Default::default(),
+        };
+        let made = create(&request, &Environment::new(SystemClock::shared()))?;
+        if !quiet {
+            console::say(&format!("savepoint {} of epoch {}", made.path.display(), made.record.epoch));
+        }
+        Ok(())
+    }
 }
 
 /// Shows progress: one line that is redrawn on a terminal, a line now and then elsewhere.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::savepoint::LatePart;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::finished::row::Part;
 
@@ -20,13 +21,6 @@ pub(super) struct Applied {
     version: u32,
     window: String,
     late: BTreeSet<LatePart>,
-}
-
-/// A late part by its content.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct LatePart {
-    bytes: u64,
-    crc32: u32,
 }
 
 const VERSION: u32 = 1;
@@ -65,6 +59,16 @@ impl Applied {
             );
         }
         Ok(applied)
+    }
+
+    /// What a savepoint says of itself.
+    pub(super) fn of_savepoint(late: BTreeSet<LatePart>) -> Self {
+        Self { version: VERSION, window: String::new(), late }
+    }
+
+    /// The parts that are held.
+    pub(super) fn into_parts(self) -> BTreeSet<LatePart> {
+        self.late
     }
 
     /// Takes up parts that are new to these results, and names those that are not.

@@ -20,13 +20,16 @@ use crate::operator::{
 };
 use crate::pipeline::assemble;
 use crate::pipeline::config::{Compression, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig};
-use crate::pipeline::finished::row::{Fields, Identity, JsonText, Part, Row, window as window_of};
+use crate::pipeline::finished::row::{
+    Fields, Identity, JsonText, Part, Row, time as time_of, window as window_of,
+};
 use crate::pipeline::sink::ResultLines;
 use crate::pipeline::source::{FileSource, ParsePlan, Rejected, STDIN_NAME};
 
 /// Text that is parsed at once.
-const TEXT_BYTES: usize = 4 << 20;
-const REMEDY: &str = "name the late output of this pipeline, with the pipeline file that it was written by";
+pub(super) const TEXT_BYTES: usize = 4 << 20;
+pub(super) const REMEDY: &str =
+    "name the late output of this pipeline, with the pipeline file that it was written by";
 
 /// Reads the parts, and returns how many records are of the window and what they amount to.
 pub(super) fn rows(
@@ -51,7 +54,7 @@ pub(super) fn rows(
             records += 1;
             let reader = match readers.as_mut_slice() {
                 [only] => Some(only),
-                several => several.iter_mut().find(|reader| reader.has(&late.source)),
+                several => several.iter_mut().find(|reader| has(&reader.source, &late.source)),
             };
             let unknown = || {
                 part.wrong(number, &format!("no source has this partition: source={}", late.source), REMEDY)
@@ -71,31 +74,40 @@ pub(super) fn rows(
 }
 
 /// A line of the late output.
-struct Late {
-    operator: String,
-    source: String,
+pub(super) struct Late {
+    pub(super) operator: String,
+    /// Name of the source partition.
+    pub(super) source: String,
+    /// 1-based number of the record there, and where it starts.
+    pub(super) record_number: Option<u64>,
+    pub(super) byte_offset: Option<u64>,
+    pub(super) event_time: Option<EventTime>,
     window: Window,
     record: JsonText,
 }
 
 impl Late {
-    fn parse(line: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let Fields(fields) =
             serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
         let get = |name: &str| {
             let field = fields.iter().find(|(known, _)| known == name);
             field.map(|(_, value)| value).ok_or_else(|| format!("no `{name}`: not a line of a late output"))
         };
+        let number = |name: &str| get(name).ok().and_then(|value| value.as_str().parse().ok());
         Ok(Self {
             operator: get("operator")?.to_string(),
             source: get("source")?.to_string(),
+            record_number: number("record_number"),
+            byte_offset: number("byte_offset"),
+            event_time: get("event_time").ok().and_then(time_of),
             window: window_of(get("window_start")?, get("window_end")?)?,
             record: get("record")?.clone(),
         })
     }
 
     /// The original text of the record.
-    fn text(&self, time_field: &str) -> Result<Vec<u8>, String> {
+    pub(super) fn text(&self, time_field: &str) -> Result<Vec<u8>, String> {
         let json = self.record.as_str();
         if json == "null" {
             return Err("the text of the record was not kept".to_owned());
@@ -136,17 +148,6 @@ impl Reader {
         Self { source: source.clone(), plans, texts: BTreeMap::new(), waiting: 0 }
     }
 
-    /// True when a file of this name is one of the source's.
-    fn has(&self, partition: &str) -> bool {
-        let path = self.source.base.join(partition);
-        self.source.patterns.iter().any(|pattern| {
-            let glob = pattern.to_str().and_then(|text| glob::Pattern::new(text).ok());
-            pattern == Path::new(partition)
-                || *pattern == path
-                || glob.is_some_and(|glob| glob.matches_path(&path))
-        })
-    }
-
     fn push(&mut self, group: Option<Window>, text: &[u8], place: (usize, u64)) {
         let waiting = self.texts.entry(group).or_default();
         waiting.text.extend_from_slice(text);
@@ -173,8 +174,19 @@ impl Reader {
     }
 }
 
+/// True when a file of this name is one of the source's.
+pub(super) fn has(source: &SourceConfig, partition: &str) -> bool {
+    let path = source.base.join(partition);
+    source.patterns.iter().any(|pattern| {
+        let glob = pattern.to_str().and_then(|text| glob::Pattern::new(text).ok());
+        pattern == Path::new(partition)
+            || *pattern == path
+            || glob.is_some_and(|glob| glob.matches_path(&path))
+    })
+}
+
 /// The error of a record that was an event once and is none now, at its line of the late output.
-fn unusable(rejected: &Rejected, places: &[(usize, u64)], parts: &[Part]) -> Error {
+pub(super) fn unusable(rejected: &Rejected, places: &[(usize, u64)], parts: &[Part]) -> Error {
     let what = format!("the record cannot be used: {} detail={}", rejected.reason.name(), rejected.detail);
     let index = usize::try_from(rejected.record.saturating_sub(1)).unwrap_or(usize::MAX);
     let place = places.get(index).and_then(|&(part, line)| Some((parts.get(part)?, line)));
@@ -185,7 +197,7 @@ fn unusable(rejected: &Rejected, places: &[(usize, u64)], parts: &[Part]) -> Err
 }
 
 /// The source as a stream of text, without a watermark.
-fn only_stdin(source: &SourceConfig) -> SourceConfig {
+pub(super) fn only_stdin(source: &SourceConfig) -> SourceConfig {
     let mut source = source.clone();
     source.patterns = vec![PathBuf::from(STDIN_NAME)];
     source.compression = Some(Compression::None);

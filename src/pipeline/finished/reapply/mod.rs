@@ -1,9 +1,12 @@
 //! Late events worked into finished results: what may be merged, what was applied before, and the new directory.
 //!
 //! `late` makes rows of late records, `applied` remembers which parts a result set holds, `write` makes the directory.
+//! `savepoint` works late events into the windows of a savepoint that are still to fire, where `judge` lets it.
 
 mod applied;
+mod judge;
 mod late;
+mod savepoint;
 mod write;
 
 use std::collections::BTreeMap;
@@ -21,6 +24,9 @@ use crate::pipeline::config::{
     closest,
 };
 use applied::Applied;
+
+pub use judge::WhyNot;
+pub use savepoint::{NotApplied, ReappliedSavepoint, ReapplySavepoint, reapply_savepoint};
 
 /// Changes that a report lists one by one.
 const CHANGES_LISTED: usize = 1_000;

@@ -32,7 +32,7 @@ pub(super) fn refuse_existing(to: &Path) -> Result<()> {
 }
 
 /// Where the directory is written until it is whole.
-fn unfinished(to: &Path) -> Result<PathBuf> {
+pub(super) fn unfinished(to: &Path) -> Result<PathBuf> {
     let name = to.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| {
         Error::new(ErrorKind::Invalid, format!("this is no name of a directory: path={}", to.display()))

@@ -23,6 +23,8 @@ mod inspect;
 mod joins;
 mod lanes;
 mod reapply;
+mod reapply_savepoint;
+mod savepoint;
 mod steps;
 mod support;
 mod watermarks;

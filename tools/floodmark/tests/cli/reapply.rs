@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{Ended, Site, repository, unpacked};
 
-fn pipeline(delay: &str, window: &str) -> String {
+pub(crate) fn pipeline(delay: &str, window: &str) -> String {
     format!(
         r#"name = "reapply"
 [source]
@@ -40,7 +40,7 @@ path = "out/late"
     )
 }
 
-fn quakes(pipeline: &str) -> Site {
+pub(crate) fn quakes(pipeline: &str) -> Site {
     let site = Site::in_memory(pipeline);
     site.write("quakes.jsonl", unpacked(&repository().join("tests/data/streams/quakes.jsonl.zst")));
     site
@@ -56,7 +56,7 @@ fn reapply(site: &Site, results: &str, to: &str) -> Ended {
 }
 
 /// The last row of each pane, without what tells how it came about.
-fn panes(rows: Vec<Json>) -> BTreeMap<String, Json> {
+pub(crate) fn panes(rows: Vec<Json>) -> BTreeMap<String, Json> {
     let mut panes = BTreeMap::new();
     for mut row in rows {
         let fields = row.as_object_mut().unwrap();
@@ -67,7 +67,7 @@ fn panes(rows: Vec<Json>) -> BTreeMap<String, Json> {
     panes
 }
 
-fn assert_same(found: &BTreeMap<String, Json>, expected: &BTreeMap<String, Json>) {
+pub(crate) fn assert_same(found: &BTreeMap<String, Json>, expected: &BTreeMap<String, Json>) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (pane, expected) in expected {
         let mut found = found[pane].clone();
