@@ -74,7 +74,7 @@ fn run(directory: &Path, input: &Path, [time, format, key, value]: [&str; 4]) ->
         let (started, mut events, mut bytes, mut spare) = (Instant::now(), 0, 0, None);
         while let Some(block) = source.next_block(spare.take())? {
             events += block.batch.len();
-            bytes += block.input_bytes;
+            bytes += block.batch.text.len() as u64;
             spare = Some(block);
         }
         report("floodmark", started, events, bytes);
