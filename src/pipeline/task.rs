@@ -37,6 +37,8 @@ pub struct RunOptions {
     pub restore_at: Option<u64>,
     /// Move output of later epochs aside when an older checkpoint is restored, instead of refusing.
     pub set_aside_output: bool,
+    /// Drop the state of windows, joins and aggregates that the pipeline file no longer has, instead of refusing it.
+    pub allow_dropped: bool,
     /// No more events per second than this: to watch a run, or to spare what it shares the machine with.
     pub rate: Option<NonZeroU32>,
 }
@@ -126,7 +128,7 @@ impl<'a> Task<'a> {
         check_columns(&config.sources, &plans)?;
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
-        let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
+        let (outputs, recovered) = Outputs::open(config, &store, ahead, options)?;
         let restored = store.restored().into_iter().flat_map(|restored| restored.partitions());
         let resume = resume(config, restored);
         let source = FileSource::open(&config.sources, plans, &resume, Arc::clone(&clock))?;
@@ -491,19 +493,11 @@ fn open_store(
     options: RunOptions,
     clock: &Arc<dyn Clock>,
 ) -> Result<WindowStore> {
-    let builder = WindowStore::builder(&config.name)
-        .policy(config.watermark.policy)
-        .idle_advance(config.watermark.idle_advance.map(duration))
-        .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
-        .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))
+    assemble::store(config, operators)
         .restore_at(options.restore_at)
         .firing_step_rows(STEP_ROWS)
-        .clock(Arc::clone(clock));
-    let builder = assemble::sources(config).fold(builder, |builder, source| builder.source(source));
-    let builder = assemble::joins(config).into_iter().fold(builder, |builder, join| builder.join(join));
-    operators
-        .into_iter()
-        .fold(builder, |builder, operator| builder.window(operator))
+        .allow_dropped(options.allow_dropped)
+        .clock(Arc::clone(clock))
         .open(&config.state.directory)
 }
 

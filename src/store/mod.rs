@@ -9,6 +9,7 @@ mod builder;
 mod checkpointing;
 mod collect;
 mod events;
+pub mod evolution;
 mod firing;
 mod late;
 mod panes;
