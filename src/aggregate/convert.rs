@@ -43,16 +43,10 @@ impl Conversion {
     /// From rows of `from` to rows of `to`. `columns` says which old column a new one goes on with; `extra` for each new
     /// extra word which old one it takes over.
     #[must_use]
-    pub fn new(
-        from: Stage<'_>,
-        to: Stage<'_>,
-        columns: &[(usize, usize)],
-        extra: &[Option<usize>],
-    ) -> Self {
+    pub fn new(from: Stage<'_>, to: Stage<'_>, columns: &[(usize, usize)], extra: &[Option<usize>]) -> Self {
         let old = Layout::with_extra(from.aggregates, from.extra);
         let new = Layout::with_extra(to.aggregates, to.extra);
-        let old_column =
-            |column: usize| columns.iter().find(|(new, _)| *new == column).map(|&(_, old)| old);
+        let old_column = |column: usize| columns.iter().find(|(new, _)| *new == column).map(|&(_, old)| old);
         let mut words = vec![None; new.stride()];
         // Word 0 counts events, whatever the aggregates are.
         words[0] = Some(0);
@@ -91,7 +85,8 @@ impl Conversion {
             };
             let stored = version(from.aggregates, old.sketches()[at].place.column);
             let asked = version(to.aggregates, sketch.place.column);
-            let migrate = stored.filter(|_| stored != asked).map(|version| (Arc::clone(&sketch.code), version));
+            let migrate =
+                stored.filter(|_| stored != asked).map(|version| (Arc::clone(&sketch.code), version));
             Some(Taken { from: at, migrate })
         });
         let states = states.collect();
@@ -169,16 +164,15 @@ pub(crate) fn lane_for(
     let kept = Layout::new(stored);
     let mut own = aggregate.clone();
     own.lane = 0;
-    let needed: Vec<_> = Layout::new(std::slice::from_ref(&own)).slots().iter().map(|slot| slot.primitive).collect();
+    let needed: Vec<_> =
+        Layout::new(std::slice::from_ref(&own)).slots().iter().map(|slot| slot.primitive).collect();
     let of_column: Vec<_> = kept.slots().iter().filter(|slot| slot.column == old_column).collect();
     let mut lanes: Vec<u32> = of_column.iter().map(|slot| slot.lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    let has = |lane: u32, primitive| {
-        of_column.iter().any(|slot| slot.lane == lane && slot.primitive == primitive)
-    };
-    let complete =
-        lanes.iter().copied().find(|&lane| needed.iter().all(|&primitive| has(lane, primitive)));
+    let has =
+        |lane: u32, primitive| of_column.iter().any(|slot| slot.lane == lane && slot.primitive == primitive);
+    let complete = lanes.iter().copied().find(|&lane| needed.iter().all(|&primitive| has(lane, primitive)));
     match complete {
         Some(lane) => (lane, true),
         None if lanes.first() != Some(&0) => (0, false),
@@ -200,10 +194,9 @@ pub(crate) fn shares_state(stored: &[AggregateSpec], aggregate: &AggregateSpec, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::{Function, InputType, Sketches, Value};
+    use crate::aggregate::{Beyond, Function, InputType, RowMut, Sketches, Touch, Value};
     use crate::event::{EventBatch, Number, PartitionId, ValueColumn};
     use crate::event_time::EventTime;
-    use crate::aggregate::{RowMut, Touch};
 
     fn over(name: &str, function: Function) -> AggregateSpec {
         AggregateSpec::over(name, function, "x", InputType::Int, 0)
@@ -256,7 +249,8 @@ mod tests {
     fn what_is_added_starts_empty_though_its_field_is_counted_already() {
         let old = [over("sum", Function::Sum)];
         let payload = stored(&old, &[5, 7]);
-        let mut new = [over("min", Function::Min), over("sum", Function::Sum), over("spread", Function::Stddev)];
+        let mut new =
+            [over("min", Function::Min), over("sum", Function::Sum), over("spread", Function::Stddev)];
         let (layout, converted) = evolved(&old, &mut new, &payload);
         // Without a lane of its own min would be the greatest integer, and the deviation one of half the values.
         assert_eq!(finished(&layout, &[&converted]), [Value::Null, Value::Int(12), Value::Null]);
@@ -267,7 +261,10 @@ mod tests {
 
     #[test]
     fn what_is_told_from_what_is_kept_is_complete_at_once() {
-        let old = [over("avg", Function::Avg), over("q9", Function::Quantile { q: crate::aggregate::Fraction::HALF })];
+        let old = [
+            over("avg", Function::Avg),
+            over("q9", Function::Quantile { q: crate::aggregate::Fraction::HALF }),
+        ];
         let payload = stored(&old, &[5, 7]);
         let mut new = [
             AggregateSpec::count("rows"),
@@ -292,7 +289,10 @@ mod tests {
 
     #[test]
     fn parts_may_be_converted_before_they_are_merged() {
-        let old = [over("sum", Function::Sum), over("distinct", Function::ApproxDistinct { precision: 4 })];
+        let old = [
+            over("sum", Function::Sum),
+            over("distinct", Function::Distinct { limit: 9, beyond: Beyond::Null }),
+        ];
         let (left, right) = (stored(&old, &[1, 2]), stored(&old, &[2, 3]));
         let mut new = [old[1].clone(), over("max", Function::Max), old[0].clone()];
         let (layout, left) = evolved(&old, &mut new, &left);

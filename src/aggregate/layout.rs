@@ -108,8 +108,7 @@ impl Layout {
 
     /// The first word of the slot for `primitive` over `column`, laid out now unless it exists.
     fn slot(&mut self, primitive: Primitive, column: usize, lane: u32) -> usize {
-        let same =
-            |slot: &&Slot| slot.primitive == primitive && slot.column == column && slot.lane == lane;
+        let same = |slot: &&Slot| slot.primitive == primitive && slot.column == column && slot.lane == lane;
         if let Some(slot) = self.slots.iter().find(same) {
             return slot.word;
         }

@@ -33,9 +33,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::event::DECIMAL_DIGITS_MAX;
+pub use crate::event::Datum;
 pub use convert::{Conversion, Stage};
 pub(crate) use convert::{lane_for, shares_state};
-pub use crate::event::Datum;
 use define::Erased;
 pub use define::{Aggregate, Defined, Observation, StateError};
 pub(crate) use fields::{decode_fields, encode_fields};

@@ -196,7 +196,8 @@ impl Outputs {
             (None, _) => {}
             (Some(orphan), false) => return Err(refuse_orphan(orphan)),
             (Some(orphan), true) => tracing::warn!(
-                sink = orphan.sink(), rows = orphan.rows(),
+                sink = orphan.sink(),
+                rows = orphan.rows(),
                 "the last rows of an output that is dropped are published only if they were before the last run ended"
             ),
         }
@@ -390,7 +391,8 @@ fn renamed(config: &PipelineConfig) -> impl Iterator<Item = (&str, &str)> {
 pub(super) fn staged_files(config: &PipelineConfig, manifest: &Manifest) -> Result<Vec<StagedFile>> {
     let staged = manifest.staged.iter().map(|staged| {
         let file = StagedFile::decode(&staged.handle)?;
-        let mut names = renamed(config).map(|(was, name)| (format!("results.{was}"), format!("results.{name}")));
+        let mut names =
+            renamed(config).map(|(was, name)| (format!("results.{was}"), format!("results.{name}")));
         let new = names.find(|(was, _)| was == file.sink());
         Ok(new.map_or(file.clone(), |(_, name)| file.of_sink(&name)))
     });

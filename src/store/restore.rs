@@ -21,8 +21,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer,
-    SavedWatermarks, SourceId, SourceSpec, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
+    SourceSpec, WatermarkTracker, WindowOperator,
 };
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
@@ -268,8 +268,8 @@ pub(crate) fn refuse_misfit(report: &Evolution) -> Result<()> {
     if report.verdict != Verdict::Refused {
         return Ok(());
     }
-    let refused = report.operators.iter().filter(|operator| operator.verdict == Verdict::Refused);
-    let shown: String = refused.map(ToString::to_string).collect();
+    let changed = report.operators.iter().filter(|operator| operator.verdict != Verdict::Same);
+    let shown: String = changed.map(ToString::to_string).collect();
     let message =
         format!("the state was made by another definition: epoch={}\n{}", report.epoch, shown.trim_end());
     Err(Error::new(ErrorKind::Incompatible, message).with_remedy(

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::pipeline::config::PipelineConfig;
 use crate::pipeline::source::{FileSource, ParsePlan, PartitionResume};
 use crate::pipeline::task;
-use crate::store::{RestoredPartition, partitions_of};
 use crate::store::evolution::Verdict;
+use crate::store::{RestoredPartition, partitions_of};
 
 /// Partitions that are looked at one by one when something is wrong with one of them; of more only the first is named.
 const EACH_MAX: usize = 1_000;
@@ -23,7 +23,8 @@ pub(super) fn check(
     clock: &Arc<dyn Clock>,
     report: &mut CheckReport,
 ) {
-    let known: Vec<RestoredPartition> = manifest.map(|manifest| partitions_of(manifest).collect()).unwrap_or_default();
+    let known: Vec<RestoredPartition> =
+        manifest.map(|manifest| partitions_of(manifest).collect()).unwrap_or_default();
     let resume = task::resume(config, known.into_iter());
     let open = |resume: &[PartitionResume]| -> Result<FileSource> {
         let nothing = Box::new(std::io::empty());

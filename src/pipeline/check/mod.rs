@@ -165,8 +165,14 @@ fn about(config: &PipelineConfig, manifest: &Manifest) -> Vec<Finding> {
     if manifest.pipeline != config.name {
         findings.push(Finding {
             verdict: Verdict::Refused,
-            message: format!("the state is of another pipeline: state={:?} file={:?}", manifest.pipeline, config.name),
-            remedy: Some("name the pipeline as before; its windows may have other names, the pipeline may not".to_owned()),
+            message: format!(
+                "the state is of another pipeline: state={:?} file={:?}",
+                manifest.pipeline, config.name
+            ),
+            remedy: Some(
+                "name the pipeline as before; its windows may have other names, the pipeline may not"
+                    .to_owned(),
+            ),
         });
     }
     let sources: Vec<_> = assemble::sources(config).collect();

@@ -69,7 +69,12 @@ fn outputs(config: &PipelineConfig) -> Vec<Output<'_>> {
     windows.chain(joins).chain(side).collect()
 }
 
-fn judge(output: &Output<'_>, manifest: Option<&Manifest>, staged: &[StagedFile], set_aside: bool) -> OutputCheck {
+fn judge(
+    output: &Output<'_>,
+    manifest: Option<&Manifest>,
+    staged: &[StagedFile],
+    set_aside: bool,
+) -> OutputCheck {
     let checked = |verdict, detail: String, remedy: Option<&str>| OutputCheck {
         name: output.name.clone(),
         path: output.path.to_owned(),

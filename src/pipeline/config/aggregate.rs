@@ -18,8 +18,20 @@ const TOP: u32 = 10;
 /// Precision of an estimated number of values unless the file says otherwise: 0.8 % standard error.
 const PRECISION: u8 = 14;
 
-const KEYS: [&str; 12] =
-    ["name", "was", "field_was", "function", "field", "type", "limit", "beyond", "precision", "q", "k", "keep"];
+const KEYS: [&str; 12] = [
+    "name",
+    "was",
+    "field_was",
+    "function",
+    "field",
+    "type",
+    "limit",
+    "beyond",
+    "precision",
+    "q",
+    "k",
+    "keep",
+];
 /// Those of the keys that only some functions know.
 const PARAMETERS: [&str; 6] = ["limit", "beyond", "precision", "q", "k", "keep"];
 

@@ -50,12 +50,19 @@ pub(super) fn compare(
         let (by_name, by_was) = (find(&aggregate.name), was.and_then(|was| find(was)));
         let what = format!("aggregate {}", aggregate.name);
         if let (Some(_), Some(_), Some(was)) = (by_name, by_was, was) {
-            let effect = format!("the state has both \"{}\" and \"{was}\": which is meant is not clear", aggregate.name);
+            let effect = format!(
+                "the state has both \"{}\" and \"{was}\": which is meant is not clear",
+                aggregate.name
+            );
             compared.refuse(&what, effect, "give the renamed aggregate a name that the state does not have");
         }
         let Some(at) = by_name.or(by_was) else { continue };
         if std::mem::replace(&mut used[at], true) {
-            compared.refuse(&what, "two aggregates claim one that is stored".to_owned(), "remove one of the `was`");
+            compared.refuse(
+                &what,
+                "two aggregates claim one that is stored".to_owned(),
+                "remove one of the `was`",
+            );
             continue;
         }
         pairs[index] = Some(at);
@@ -64,9 +71,14 @@ pub(super) fn compare(
         if by_name.is_none() {
             compared.note(&what, format!("goes on with what \"{}\" holds", old.name));
         }
-        pair(&mut compared, &what, old, aggregate, renames.aggregates.get(&aggregate.name).is_some(), |field| {
-            renames.field(field).to_owned()
-        });
+        pair(
+            &mut compared,
+            &what,
+            old,
+            aggregate,
+            renames.aggregates.get(&aggregate.name).is_some(),
+            |field| renames.field(field).to_owned(),
+        );
         if let (Some(new), Some(old)) = (&numbered[index].input, &old.input) {
             compared.columns.push((new.column, old.column));
         }
@@ -137,7 +149,8 @@ fn pair(
     {
         let (from, to) = (stored.version(), asked.version());
         if asked.reads_version(from) {
-            compared.note(what, format!("states of version {from} are migrated to version {to} by its own code"));
+            compared
+                .note(what, format!("states of version {from} are migrated to version {to} by its own code"));
         } else {
             compared.refuse(
                 what,
@@ -155,8 +168,10 @@ fn pair(
                 let remedy = "say `field_was` where the field has only changed its name; else give the new aggregate another name";
                 compared.refuse(what, differs(), remedy);
             }
-            // Of counted values only the number is kept.
-            if stored.kind != asked.kind && new.function != Function::Count {
+            if stored.kind != asked.kind && new.function == Function::Count {
+                let effect = "of counted values only the number is kept: their type may change";
+                compared.note(what, effect.to_owned());
+            } else if stored.kind != asked.kind {
                 compared.refuse(what, differs(), ANOTHER_NAME);
             }
         }

@@ -212,7 +212,12 @@ impl Rewriting<'_> {
     }
 
     fn place(&self, pane: PaneKey<'_>) -> String {
-        format!("window={} key={:?} window_end={}", self.state.name, pane.key.escape_ascii().to_string(), pane.end)
+        format!(
+            "window={} key={:?} window_end={}",
+            self.state.name,
+            pane.key.escape_ascii().to_string(),
+            pane.end
+        )
     }
 
     fn damaged(&self, pane: PaneKey<'_>, why: &str) -> Error {

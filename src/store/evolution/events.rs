@@ -84,10 +84,8 @@ fn refused(noun: &str, effect: String) -> Change {
 
 /// Two lists of properties as one.
 pub(super) fn side_by_side(old: Vec<(String, String)>, new: Vec<(String, String)>) -> Vec<Facet> {
-    let mut facets: Vec<Facet> = old
-        .into_iter()
-        .map(|(what, stored)| Facet { what, stored: Some(stored), asked: None })
-        .collect();
+    let mut facets: Vec<Facet> =
+        old.into_iter().map(|(what, stored)| Facet { what, stored: Some(stored), asked: None }).collect();
     for (what, asked) in new {
         match facets.iter_mut().find(|facet| facet.what == what) {
             Some(facet) => facet.asked = Some(asked),

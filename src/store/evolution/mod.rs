@@ -263,7 +263,14 @@ fn gone_operator(state: &OperatorState, rules: &Rules) -> OperatorChange {
         }
     };
     let shape = shape.into_iter().map(|(what, stored)| Facet { what, stored: Some(stored), asked: None });
-    OperatorChange { noun, name, was: None, verdict: change.verdict, changes: vec![change], shape: shape.collect() }
+    OperatorChange {
+        noun,
+        name,
+        was: None,
+        verdict: change.verdict,
+        changes: vec![change],
+        shape: shape.collect(),
+    }
 }
 
 #[cfg(test)]

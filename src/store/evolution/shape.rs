@@ -77,10 +77,9 @@ pub(super) fn of_window(spec: &OperatorSpec) -> Vec<(String, String)> {
         shape.push(("sources", list(sources)));
     }
     let fixed = shape.into_iter().map(|(what, text)| (what.to_owned(), plain(&text)));
-    let aggregates = spec
-        .aggregates
-        .iter()
-        .map(|aggregate| (plain(&format!("aggregate {}", aggregate.name)), plain(&aggregate_text(aggregate))));
+    let aggregates = spec.aggregates.iter().map(|aggregate| {
+        (plain(&format!("aggregate {}", aggregate.name)), plain(&aggregate_text(aggregate)))
+    });
     fixed.chain(aggregates).collect()
 }
 

@@ -155,7 +155,8 @@ fn a_change_of_type_or_parameter_is_refused_except_for_what_is_only_counted() {
     old.aggregates.push(over("present", Function::Count, "note"));
     old.aggregates.push(over("top", Function::TopK { k: 3, limit: 10 }, "amount"));
     let old = numbered(old);
-    let kind = |spec: &mut OperatorSpec, at: usize, kind| spec.aggregates[at].input.as_mut().unwrap().kind = kind;
+    let kind =
+        |spec: &mut OperatorSpec, at: usize, kind| spec.aggregates[at].input.as_mut().unwrap().kind = kind;
     let amounts = |spec: &mut OperatorSpec| {
         for at in [1, 2, 4] {
             kind(spec, at, InputType::Decimal(2));
@@ -191,7 +192,11 @@ fn names_that_are_declared_to_have_changed_are_mapped() {
     assert_eq!(judged_new.was.as_deref(), Some("hourly"));
     // Once done, what was declared does nothing.
     assert_eq!(judged(&new, new.clone(), &rules).verdict, Verdict::Same);
-    assert_eq!(judged(&old, new, &Rules::default()).verdict, Verdict::Compatible, "without it the window is new");
+    assert_eq!(
+        judged(&old, new, &Rules::default()).verdict,
+        Verdict::Compatible,
+        "without it the window is new"
+    );
 }
 
 #[test]
@@ -203,7 +208,8 @@ fn a_window_that_is_gone_is_refused_unless_it_may_be_dropped_and_a_new_one_is_no
     assert_eq!(gone(&Rules::default()).report.verdict, Verdict::Refused);
     let dropped = gone(&Rules { allow_dropped: true, ..Rules::default() });
     assert_eq!((dropped.report.verdict, dropped.gone.as_slice()), (Verdict::Compatible, &[1][..]));
-    let added = plan(&manifest(std::slice::from_ref(&old)), &mut [old.clone(), other], &[], &Rules::default());
+    let added =
+        plan(&manifest(std::slice::from_ref(&old)), &mut [old.clone(), other], &[], &Rules::default());
     assert_eq!(added.report.verdict, Verdict::Compatible);
     assert!(added.report.to_string().contains("windows that end by then are not produced"));
 }
@@ -231,7 +237,10 @@ fn state_of_another_version_or_with_another_fingerprint_is_refused() {
     for change in [&version as &dyn Fn(&mut OperatorState), &fingerprint] {
         let mut stored = manifest(std::slice::from_ref(&old));
         change(&mut stored.operators[0]);
-        assert_eq!(plan(&stored, &mut [old.clone()], &[], &Rules::default()).report.verdict, Verdict::Refused);
+        assert_eq!(
+            plan(&stored, &mut [old.clone()], &[], &Rules::default()).report.verdict,
+            Verdict::Refused
+        );
     }
 }
 

@@ -76,7 +76,8 @@ pub(super) fn compare(
         (Ok(old), Some(_)) => {
             compare_windows(&old, spec, &rules.renames_of(&spec.name), &mut changes);
             spec.aggregates.iter_mut().for_each(|aggregate| aggregate.lane = 0);
-            changes.push(note("aggregates", "rewritten by the migration that the program declares".to_owned()));
+            changes
+                .push(note("aggregates", "rewritten by the migration that the program declares".to_owned()));
             None
         }
         (Ok(old), None) => convert(manifest, state, &old, spec, rules, &mut changes),
@@ -167,7 +168,11 @@ fn compare_windows(old: &OperatorSpec, new: &OperatorSpec, renames: &Renames, ch
         }
     };
     fixed("time", old.time == new.time, "panes are placed by another clock");
-    fixed("advance", old.advance == new.advance, "windows that are open and closed are told apart by another rule");
+    fixed(
+        "advance",
+        old.advance == new.advance,
+        "windows that are open and closed are told apart by another rule",
+    );
     fixed(
         "mode",
         old.mode == new.mode,
@@ -210,9 +215,12 @@ fn compare_trigger(old: &OperatorSpec, new: &OperatorSpec, changes: &mut Vec<Cha
     if old.trigger == new.trigger {
         return;
     }
-    let begins_firing = old.trigger == Trigger::Watermark && old.mode == Mode::Append && new.trigger.on_time();
+    let begins_firing =
+        old.trigger == Trigger::Watermark && old.mode == Mode::Append && new.trigger.on_time();
     changes.push(match begins_firing {
-        true => note("trigger", "firings before and after the end begin with the events that come now".to_owned()),
+        true => {
+            note("trigger", "firings before and after the end begin with the events that come now".to_owned())
+        }
         false => {
             let effect = "what a pane remembers of its firings would mean something else";
             refused("trigger", effect.to_owned(), OTHER_WINDOW)

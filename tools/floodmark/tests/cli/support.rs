@@ -157,6 +157,13 @@ impl Outputs {
         std::str::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
+    /// Each output as one part, under `top`.
+    pub(crate) fn parts(&self, top: &str) -> Vec<(String, Vec<u8>)> {
+        let part =
+            |(name, bytes): (&String, &Vec<u8>)| (format!("{top}/{name}/part-0000000001"), bytes.clone());
+        self.0.iter().map(part).collect()
+    }
+
     pub(crate) fn bytes(&self, output: &str) -> usize {
         self.0.get(output).map_or(0, Vec::len)
     }
