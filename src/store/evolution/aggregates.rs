@@ -76,7 +76,7 @@ pub(super) fn compare(
             &what,
             old,
             aggregate,
-            renames.aggregates.get(&aggregate.name).is_some(),
+            renames.aggregates.contains_key(&aggregate.name),
             |field| renames.field(field).to_owned(),
         );
         if let (Some(new), Some(old)) = (&numbered[index].input, &old.input) {

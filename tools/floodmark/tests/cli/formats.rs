@@ -59,7 +59,10 @@ fn every_kept_format_is_opened_and_finished_as_by_the_version_that_wrote_it() {
         let (summary, found) = site.complete(&[]);
         assert!(summary["start"]["panes"].as_u64() > Some(0), "{name}: nothing was taken over: {summary}");
         unpack(&directory.join(EXPECTED), &site);
-        found.assert_same_as(&site.outputs_in("expected"), &name);
+        // The first version told the late events of one batch window by window.
+        let [found, expected] =
+            [found, site.outputs_in("expected")].map(|outputs| outputs.with_sorted("late"));
+        found.assert_same_as(&expected, &name);
     }
 }
 
