@@ -297,8 +297,10 @@ impl<'a> Task<'a> {
         }
         self.outputs.reject_before(None)?;
         self.account(&block, None, start);
-        if block.end_of_partition {
-            self.store.finish_partition(id, &mut self.outputs)?;
+        // Files that are read as one hold the watermark back until the last of them was read.
+        let ended = block.end_of_watermark.and_then(|of| self.readings.get(of.0 as usize));
+        if let Some(ended) = ended.map(|reading| reading.id) {
+            self.store.finish_partition(ended, &mut self.outputs)?;
         }
         if self.config.watermark.advance == Advance::Batch {
             self.outputs.counters.batch_lines += block.lines;
@@ -567,8 +569,20 @@ fn register(source: &FileSource, store: &mut WindowStore) -> Result<Vec<Reading>
         if info.watermark.0 as usize != index {
             store.follow(id);
         }
+        if is_read_on(source, index) {
+            store.reopen(id);
+        }
         let (position, finished) = (resume.position, resume.finished);
         readings.push(Reading { name: resume.name.clone(), id, position, finished });
     }
     Ok(readings)
+}
+
+/// True for a file that was read to its end and whose watermark is that of others which were not: it is the first of
+/// those that are read as one.
+pub(super) fn is_read_on(source: &FileSource, index: usize) -> bool {
+    let infos = source.partitions();
+    let Some(info) = infos.get(index).filter(|info| info.resume.finished) else { return false };
+    let own = info.watermark.0 as usize == index;
+    own && infos.iter().any(|other| other.watermark == info.watermark && !other.resume.finished)
 }

@@ -219,6 +219,12 @@ impl WindowStore {
         self.tracker.follow(partition);
     }
 
+    /// Notes that more is to come under the watermark of a partition which itself was read to its end: of others that
+    /// follow it. It holds the watermark back again.
+    pub fn reopen(&mut self, partition: PartitionId) {
+        self.tracker.touch(partition, self.clock.monotonic());
+    }
+
     /// Processes a batch of one partition: late events and results go to `emit` before the call returns.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::assemble;
 use super::config::PipelineConfig;
+use super::source::check_columns;
 use crate::checkpoint::Manifest;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -113,6 +114,7 @@ pub struct OutputCheck {
 /// read. That state does not fit is in the report and no error.
 pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Clock>) -> Result<CheckReport> {
     let (plans, operators) = assemble::operators(config);
+    check_columns(&config.sources, &plans)?;
     let store = assemble::store(config, operators).allow_dropped(options.allow_dropped);
     let found = checkpoint(config, options)?;
     let mut report = CheckReport {
