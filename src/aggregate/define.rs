@@ -87,7 +87,8 @@ pub trait Aggregate: fmt::Debug + Send + Sync + 'static {
     /// was made under another name is refused.
     fn name(&self) -> String;
 
-    /// Version of what [`Aggregate::encode`] writes. State of another version is refused.
+    /// Version of what [`Aggregate::encode`] writes. State of another version is refused unless
+    /// [`Aggregate::migrate`] reads it.
     fn version(&self) -> u32;
 
     /// The name of the state alone. Aggregates over one field share one state per pane when this and the type of their
@@ -124,6 +125,16 @@ pub trait Aggregate: fmt::Debug + Send + Sync + 'static {
     /// [`StateError`] when they are not a state.
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, StateError>;
 
+    /// Reads a state that an earlier `version` of this aggregate wrote: the migration that makes a new version open old
+    /// checkpoints. `None`, the default, refuses them.
+    ///
+    /// A pane may be stored in parts, each of which is migrated by itself and then merged; so migrating and merging
+    /// must give the same in either order. `docs/EVOLUTION.md` has an example.
+    fn migrate(&self, version: u32, bytes: &[u8]) -> Option<Result<Self::State, StateError>> {
+        let _ = (version, bytes);
+        None
+    }
+
     /// Bytes that `state` takes beyond its own size, for the memory budget.
     fn heap_bytes(&self, state: &Self::State) -> usize {
         let _ = state;
@@ -158,6 +169,8 @@ pub(super) trait Erased: fmt::Debug + Send + Sync {
     fn finish(&self, state: Option<&dyn AnyState>) -> Value;
     fn encode(&self, state: &dyn AnyState, bytes: &mut Vec<u8>);
     fn decode(&self, bytes: &[u8]) -> Result<Held, StateError>;
+    /// The stored form of a state that an earlier version stored; `None` when there is no way from there.
+    fn migrate(&self, version: u32, bytes: &[u8]) -> Option<Result<Vec<u8>, StateError>>;
 }
 
 const OWN_TYPE: &str = "a place of a layout holds states of its own aggregate only";
@@ -238,6 +251,15 @@ impl<A: Aggregate> Erased for A {
         let bytes = bytes_of(self, &state);
         Ok(Held { state: Box::new(state), bytes })
     }
+
+    fn migrate(&self, version: u32, bytes: &[u8]) -> Option<Result<Vec<u8>, StateError>> {
+        let state = Aggregate::migrate(self, version, bytes)?;
+        Some(state.map(|state| {
+            let mut bytes = Vec::new();
+            Aggregate::encode(self, &state, &mut bytes);
+            bytes
+        }))
+    }
 }
 
 /// An aggregate that a program brings along. As part of a stored definition it is its name and version.
@@ -288,8 +310,63 @@ impl Defined {
         self.code.as_ref().is_some_and(|code| code.accepts(input))
     }
 
+    /// Whether states of `version` can be taken up: they are its own, or a migration of them is declared.
+    ///
+    /// A migration is asked with a state of no bytes, which it may well refuse; what counts is that it answers.
+    #[must_use]
+    pub fn reads_version(&self, version: u32) -> bool {
+        let migrates = |code: &Arc<dyn Erased>| code.migrate(version, &[]).is_some();
+        version == self.version || self.code.as_ref().is_some_and(migrates)
+    }
+
+    /// The same name and version, with the code of `other` or with none that computes: enough to lay out what was
+    /// stored.
+    pub(crate) fn laid_out_by(&self, other: Option<&Self>) -> Self {
+        let code = other.and_then(|other| other.code.clone());
+        let unknown = || Arc::new(Unknown { name: self.name.clone() }) as Arc<dyn Erased>;
+        Self { code: Some(code.unwrap_or_else(unknown)), ..self.clone() }
+    }
+
     pub(super) fn code(&self) -> Option<&Arc<dyn Erased>> {
         self.code.as_ref()
+    }
+}
+
+/// Stands for an aggregate whose code is not there: its states are bytes to be passed over.
+#[derive(Debug)]
+struct Unknown {
+    name: String,
+}
+
+impl Aggregate for Unknown {
+    type State = Vec<u8>;
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn identity(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn update(&self, _: &mut Vec<u8>, _: &Observation<'_>) {}
+
+    fn merge(&self, _: &mut Vec<u8>, _: &Vec<u8>) {}
+
+    fn finish(&self, _: &Vec<u8>) -> Value {
+        Value::Null
+    }
+
+    fn encode(&self, state: &Vec<u8>, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(state);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, StateError> {
+        Ok(bytes.to_vec())
     }
 }
 

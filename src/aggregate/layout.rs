@@ -79,9 +79,10 @@ impl Layout {
         if let Some(code) = aggregate.code() {
             return Finish::Sketch { sketch: self.sketch(&code, column), code };
         }
-        let present = self.slot(Primitive::Present, column);
+        let lane = aggregate.lane;
+        let present = self.slot(Primitive::Present, column, lane);
         let float = input.kind == InputType::Float;
-        let mut word = |of_ints, of_floats| self.slot(if float { of_floats } else { of_ints }, column);
+        let mut word = |of_ints, of_floats| self.slot(if float { of_floats } else { of_ints }, column, lane);
         let what = match aggregate.function {
             Function::Min => What::Word(word(Primitive::MinInt, Primitive::MinFloat)),
             Function::Max => What::Word(word(Primitive::MaxInt, Primitive::MaxFloat)),
@@ -106,13 +107,13 @@ impl Layout {
     }
 
     /// The first word of the slot for `primitive` over `column`, laid out now unless it exists.
-    fn slot(&mut self, primitive: Primitive, column: usize) -> usize {
-        let known = self.slots.iter().find(|slot| slot.primitive == primitive && slot.column == column);
-        if let Some(slot) = known {
+    fn slot(&mut self, primitive: Primitive, column: usize, lane: u32) -> usize {
+        let same = |slot: &&Slot| slot.primitive == primitive && slot.column == column && slot.lane == lane;
+        if let Some(slot) = self.slots.iter().find(same) {
             return slot.word;
         }
         let word = self.identity.len();
-        self.slots.push(Slot { primitive, column, word });
+        self.slots.push(Slot { primitive, column, lane, word });
         self.identity.extend_from_slice(&primitive.identity()[..primitive.words()]);
         word
     }
@@ -161,10 +162,14 @@ impl Layout {
     }
 
     /// A number that differs when the shape or the meaning of a row differs: it covers, in order, each
-    /// aggregate's name, function with its parameters, field and type, and the state version.
+    /// aggregate's name, function with its parameters, field and type, and lane, and the state version.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     pub(super) fn sketches(&self) -> &[Sketch] {
@@ -237,6 +242,9 @@ fn fingerprint(aggregates: &[AggregateSpec]) -> u64 {
     for aggregate in aggregates {
         let input = aggregate.input.as_ref().map(|input| (input.field.as_str(), input.kind.name()));
         text.push_str(&format!("\n{:?} {} {input:?}", aggregate.name, aggregate.function_text()));
+        if aggregate.lane != 0 {
+            text.push_str(&format!(" lane {}", aggregate.lane));
+        }
     }
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }

@@ -5,6 +5,7 @@
 //! were spread over buffers, spills and restarts. Knows nothing of windows, keys or disks.
 
 mod bytes;
+mod convert;
 mod define;
 mod distinct;
 mod fields;
@@ -33,6 +34,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::DECIMAL_DIGITS_MAX;
 pub use crate::event::Datum;
+pub use convert::{Conversion, Stage};
+pub(crate) use convert::{lane_for, shares_state};
 use define::Erased;
 pub use define::{Aggregate, Defined, Observation, StateError};
 pub(crate) use fields::{decode_fields, encode_fields};
@@ -58,20 +61,30 @@ pub struct AggregateSpec {
     /// The code, for [`Function::Defined`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defined: Option<Defined>,
+    /// Which of several sets of accumulators over its field it uses. 0 for all that an operator began with; what is
+    /// added to panes that were open already, and cannot be told from what they hold, gets a set of its own, so that
+    /// it starts empty. Set when stored state is taken up; leave it 0.
+    #[serde(default, skip_serializing_if = "is_first_lane")]
+    pub lane: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_first_lane(lane: &u32) -> bool {
+    *lane == 0
 }
 
 impl AggregateSpec {
     /// Counts events.
     #[must_use]
     pub fn count(name: &str) -> Self {
-        Self { name: name.to_owned(), function: Function::Count, input: None, defined: None }
+        Self { name: name.to_owned(), function: Function::Count, input: None, defined: None, lane: 0 }
     }
 
     /// Computes `function` over the batch column at index `column`, which holds the values of `field`.
     #[must_use]
     pub fn over(name: &str, function: Function, field: &str, kind: InputType, column: usize) -> Self {
         let input = Input { field: field.to_owned(), kind, column };
-        Self { name: name.to_owned(), function, input: Some(input), defined: None }
+        Self { name: name.to_owned(), function, input: Some(input), defined: None, lane: 0 }
     }
 
     /// Computes an aggregate that the program brings along, over the batch column at index `column`.

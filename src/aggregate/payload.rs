@@ -61,6 +61,69 @@ pub(super) fn write(layout: &Layout, words: &[u64], sketches: &Sketches, bytes: 
     }
 }
 
+/// A stored row taken apart, its states as the bytes they are.
+pub(super) struct Parts<'a> {
+    words: &'a [[u8; 8]],
+    states: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes a row of `layout` apart.
+    pub(super) fn read(layout: &Layout, bytes: &'a [u8]) -> Result<Self, PayloadError> {
+        let places = layout.sketches();
+        let short = |expected: usize| PayloadError::Length { bytes: bytes.len(), expected };
+        let length = layout.stride() * 8;
+        let Some((&found, body)) = bytes.split_first() else { return Err(short(1 + length)) };
+        let expected = if places.is_empty() { WORDS } else { STATES };
+        if found != expected {
+            return Err(PayloadError::Format { found, expected });
+        }
+        let Some((body, mut rest)) = body.split_at_checked(length) else { return Err(short(1 + length)) };
+        let (words, _) = body.as_chunks::<8>();
+        let mut states = Vec::with_capacity(places.len());
+        for sketch in places {
+            let length = u64::from_le_bytes(words[sketch.place.word]).checked_sub(1);
+            let Some(length) = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX)) else {
+                states.push(None);
+                continue;
+            };
+            let wanted = (bytes.len() - rest.len()).saturating_add(length);
+            let (state, after) = rest.split_at_checked(length).ok_or_else(|| short(wanted))?;
+            states.push(Some(state));
+            rest = after;
+        }
+        if rest.is_empty() { Ok(Self { words, states }) } else { Err(short(bytes.len() - rest.len())) }
+    }
+
+    /// A word; 0 beyond the row.
+    pub(super) fn word(&self, index: usize) -> u64 {
+        self.words.get(index).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// A state, when the row has it.
+    pub(super) fn state(&self, index: usize) -> Option<&'a [u8]> {
+        self.states.get(index).copied().flatten()
+    }
+}
+
+/// Appends a row of words and of states in their stored form.
+pub(super) fn write_parts(layout: &Layout, words: &[u64], states: &[Option<Vec<u8>>], bytes: &mut Vec<u8>) {
+    let places = layout.sketches();
+    bytes.push(if places.is_empty() { WORDS } else { STATES });
+    let start = bytes.len();
+    for word in words {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    for (sketch, state) in places.iter().zip(states) {
+        let length = state.as_ref().map_or(0, |state| state.len() as u64 + 1);
+        let at = start + sketch.place.word * 8;
+        bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
+    }
+    for state in states.iter().flatten() {
+        bytes.extend_from_slice(state);
+    }
+}
+
 pub(super) fn read(
     layout: &Layout,
     bytes: &[u8],

@@ -45,6 +45,8 @@ impl Primitive {
 pub(super) struct Slot {
     pub(super) primitive: Primitive,
     pub(super) column: usize,
+    /// Which of several slots of the same kind over the column.
+    pub(super) lane: u32,
     pub(super) word: usize,
 }
 

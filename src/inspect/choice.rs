@@ -1,7 +1,7 @@
 //! Finding the checkpoint that is asked for, beside a task that may retire it at any moment.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{self, CheckpointSummary, Manifest, ManifestError};
 use crate::codec::DecodeError;
@@ -31,6 +31,11 @@ pub(super) fn with_checkpoint<T>(
         }
     }
     Err(retired(path))
+}
+
+/// The path and the manifest of the checkpoint of epoch `at`, or of the newest one; its files are not looked at.
+pub(crate) fn manifest_of(path: &Path, at: Option<u64>) -> Result<(PathBuf, Manifest)> {
+    with_checkpoint(path, at, |chosen| Ok((chosen.summary.path.clone(), chosen.manifest.clone())))
 }
 
 /// The error for checkpoints that vanish faster than they can be read.

@@ -21,6 +21,7 @@ mod top;
 mod verify;
 mod windows;
 
+pub(crate) use choice::manifest_of;
 pub use key::{Key, parse_base64};
 pub use list::{ListedCheckpoint, list};
 pub use panes::{KeyPane, KeyReport, OperatorPanes, key_panes};

@@ -9,6 +9,7 @@ use crate::inspect::text::Aggregates;
 use crate::inspect::windows::WindowStatus;
 use crate::operator::{EVENTS_VERSION, EventDefinition, OperatorSpec, RowBuffer, WindowOperator};
 use crate::state::{FamilyId, FamilySpec, ReadOnlyState, Stored};
+pub(super) use crate::store::evolution::stored_spec as definition;
 use crate::store::{event_family, family};
 
 /// A checkpoint's database with the shapes of its operators, by family index.
@@ -123,7 +124,8 @@ impl Shape {
         if let Some(problem) = spec.aggregates.iter().find_map(|aggregate| aggregate.check().err()) {
             return Err(refuse(format!("definition={} {problem}", state.definition)));
         }
-        let operator = WindowOperator::new(index, spec);
+        let mut operator = WindowOperator::new(index, spec);
+        operator.forget(state.horizon);
         let fingerprint = operator.layout().fingerprint();
         if fingerprint != state.fingerprint {
             return Err(refuse(format!("fingerprint={fingerprint:016x} stored={:016x}", state.fingerprint)));
@@ -171,27 +173,6 @@ impl Shape {
         let names = self.spec().aggregates.iter().map(|aggregate| aggregate.name.clone());
         Aggregates(names.zip(values).collect())
     }
-}
-
-/// The definition in a manifest, with a column for each field.
-///
-/// Which columns the writer had is a matter of its run and not in the definition; that aggregates over one field share
-/// a column is all that the layout depends on. `None` for a definition that no version of this shape writes.
-pub(super) fn definition(state: &OperatorState) -> Option<OperatorSpec> {
-    let mut spec: OperatorSpec = serde_json::from_str(&state.definition).ok()?;
-    // Reading JSON goes past the checks of the constructors; they are made up for here.
-    if !spec.windows.is_possible() || spec.allowed_lateness.as_millis() < 0 || spec.check().is_err() {
-        return None;
-    }
-    let mut columns = Vec::new();
-    for input in spec.aggregates.iter_mut().filter_map(|aggregate| aggregate.input.as_mut()) {
-        let field = (input.field.clone(), input.kind);
-        input.column = columns.iter().position(|known| *known == field).unwrap_or(columns.len());
-        if input.column == columns.len() {
-            columns.push(field);
-        }
-    }
-    Some(spec)
 }
 
 #[cfg(test)]

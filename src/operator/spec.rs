@@ -281,6 +281,11 @@ impl OperatorSpec {
     /// remembers of its firings.
     #[must_use]
     pub fn layout(&self) -> Layout {
+        Layout::with_extra(&self.aggregates, &self.extra_words())
+    }
+
+    /// What the words of its rows behind the accumulators start as.
+    pub(crate) fn extra_words(&self) -> Vec<u64> {
         let mut extra = Vec::new();
         if self.windows.session_gap().is_some() {
             extra.push(0);
@@ -288,7 +293,7 @@ impl OperatorSpec {
         if !self.fires_once() {
             extra.extend_from_slice(&History::NEW);
         }
-        Layout::with_extra(&self.aggregates, &extra)
+        extra
     }
 
     /// True when it takes the events of `source`.

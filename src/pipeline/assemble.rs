@@ -1,5 +1,6 @@
 //! From the pipeline file to the parts that carry it out: operators, and what each takes from the source's columns.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::config::{
@@ -11,6 +12,7 @@ use super::source::{ParsePlan, ValueField, WindowColumns};
 use crate::aggregate::{AggregateSpec, Input, InputType};
 use crate::event_time::Span;
 use crate::operator::{DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec};
+use crate::store::{WindowStore, WindowStoreBuilder};
 
 /// The operators of a pipeline, and what each source has to parse for them.
 pub(super) fn operators(config: &PipelineConfig) -> (Vec<ParsePlan>, Vec<OperatorSpec>) {
@@ -23,6 +25,20 @@ pub(super) fn operators(config: &PipelineConfig) -> (Vec<ParsePlan>, Vec<Operato
         .map(|(window, columns)| operator(window, columns, values))
         .collect();
     (plans, operators)
+}
+
+/// A store for the pipeline, described but not opened.
+pub(super) fn store(config: &PipelineConfig, operators: Vec<OperatorSpec>) -> WindowStoreBuilder {
+    let builder = WindowStore::builder(&config.name)
+        .policy(config.watermark.policy)
+        .idle_advance(config.watermark.idle_advance.map(duration))
+        .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
+        .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN));
+    let builder = sources(config).fold(builder, WindowStoreBuilder::source);
+    let builder = joins(config).into_iter().fold(builder, WindowStoreBuilder::join);
+    let renames = config.windows.iter().map(|window| (&window.name, &window.renames));
+    let builder = renames.fold(builder, |builder, (name, renames)| builder.renames(name, renames.clone()));
+    operators.into_iter().fold(builder, WindowStoreBuilder::window)
 }
 
 /// What the watermark has to know of each source. Bounds are not among it: the source itself keeps to them.
@@ -91,7 +107,13 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, values: &[ValueField
             .unwrap_or(InputType::Int),
             column,
         });
-        AggregateSpec { name: aggregate.name.clone(), function: aggregate.function, input, defined: None }
+        AggregateSpec {
+            name: aggregate.name.clone(),
+            function: aggregate.function,
+            input,
+            defined: None,
+            lane: 0,
+        }
     });
     OperatorSpec {
         name: window.name.clone(),

@@ -2,6 +2,7 @@
 //! that knows files of input and output.
 
 mod assemble;
+pub mod check;
 pub mod config;
 pub mod explain;
 pub mod finished;

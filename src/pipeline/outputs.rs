@@ -11,16 +11,17 @@ use super::sink::{
     StagedFile,
 };
 use super::source::{Position, Rejected};
-use crate::checkpoint::{Published, StagedOutput};
+use super::task::RunOptions;
+use crate::checkpoint::{Manifest, Published, StagedOutput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::operator::{Emit, EventBatch, JoinedRow, LateEvent, Rejection, ResultBlock, SourceId};
 use crate::store::{AfterPublish, WindowStore};
 
 /// Name of the late output in handles.
-const LATE: &str = "late";
+pub(super) const LATE: &str = "late";
 /// Name of the dead-letter output in handles.
-const DEAD_LETTER: &str = "dead_letter";
+pub(super) const DEAD_LETTER: &str = "dead_letter";
 
 impl PublishPermit for Published {
     fn epoch(&self) -> u64 {
@@ -153,16 +154,11 @@ impl Outputs {
         config: &PipelineConfig,
         store: &WindowStore,
         ahead: AheadPolicy,
-        strict: bool,
+        options: RunOptions,
     ) -> Result<(Self, Vec<RecoverReport>)> {
         let restored = store.restored();
-        let staged: Vec<StagedFile> = match restored {
-            Some(restored) => restored
-                .manifest()
-                .staged
-                .iter()
-                .map(|staged| StagedFile::decode(&staged.handle))
-                .collect::<Result<_>>()?,
+        let staged = match restored {
+            Some(restored) => staged_files(config, restored.manifest())?,
             None => Vec::new(),
         };
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
@@ -196,11 +192,26 @@ impl Outputs {
         let dead =
             dead.map(|path| DeadLetterSink::open(spec(DEAD_LETTER, path), context, from)).transpose()?;
         let dead_letter = dead.map(|opened| opening.take(opened));
-        opening.refuse_orphans(&staged)?;
+        match (opening.orphan(&staged), options.allow_dropped) {
+            (None, _) => {}
+            (Some(orphan), false) => return Err(refuse_orphan(orphan)),
+            (Some(orphan), true) => tracing::warn!(
+                sink = orphan.sink(),
+                rows = orphan.rows(),
+                "the last rows of an output that is dropped are published only if they were before the last run ended"
+            ),
+        }
         let windows = config.windows.iter().map(|window| window.name.clone());
         let windows: Vec<String> = windows.chain(config.joins.iter().map(|join| join.name.clone())).collect();
-        let counters =
+        let mut counters =
             restored.map(|restored| Counters::from_map(&restored.manifest().counters)).unwrap_or_default();
+        for (was, name) in renamed(config) {
+            for counts in [&mut counters.results, &mut counters.late] {
+                if let Some(count) = counts.remove(was) {
+                    counts.insert(name.to_owned(), count);
+                }
+            }
+        }
         let outputs = Self {
             fresh_rows: vec![0; windows.len()],
             windows,
@@ -213,7 +224,7 @@ impl Outputs {
             counters,
             place: Place::default(),
             rejected: VecDeque::new(),
-            strict,
+            strict: options.strict,
         };
         Ok((outputs, opening.reports))
     }
@@ -343,21 +354,49 @@ impl Opening {
         opened.sink
     }
 
-    /// Refuses a checkpoint whose staged output has nowhere to go: its rows would be lost.
-    fn refuse_orphans(&self, staged: &[StagedFile]) -> Result<()> {
+    /// Output that a checkpoint staged and that has nowhere to go.
+    fn orphan<'s>(&self, staged: &'s [StagedFile]) -> Option<&'s StagedFile> {
         let known =
             |file: &StagedFile| self.publishers.iter().any(|publisher| publisher.sink() == file.sink());
-        let Some(orphan) = staged.iter().find(|file| !known(file)) else { return Ok(()) };
-        Err(Error::new(
-            ErrorKind::Incompatible,
-            format!(
-                "the checkpoint holds output for a sink that the pipeline no longer has: sink={} rows={}",
-                orphan.sink(),
-                orphan.rows()
-            ),
-        )
-        .with_remedy("put the output back into the pipeline file and run once; then it can be removed"))
+        staged.iter().find(|file| !known(file))
     }
+}
+
+/// Its rows would be lost.
+fn refuse_orphan(orphan: &StagedFile) -> Error {
+    Error::new(
+        ErrorKind::Incompatible,
+        format!(
+            "the checkpoint holds output for a sink that the pipeline no longer has: sink={} rows={}",
+            orphan.sink(),
+            orphan.rows()
+        ),
+    )
+    .with_remedy("put the output back into the pipeline file and run once; then it can be removed")
+}
+
+/// Old names of windows that nothing else has now, each with the new one.
+fn renamed(config: &PipelineConfig) -> impl Iterator<Item = (&str, &str)> {
+    let taken = |name: &str| {
+        config.windows.iter().any(|window| window.name == name)
+            || config.joins.iter().any(|join| join.name == name)
+    };
+    let windows = config.windows.iter();
+    windows
+        .filter_map(|window| Some((window.renames.was.as_deref()?, window.name.as_str())))
+        .filter(move |(was, _)| !taken(was))
+}
+
+/// What the checkpoint staged; that of windows which have another name now under the new one.
+pub(super) fn staged_files(config: &PipelineConfig, manifest: &Manifest) -> Result<Vec<StagedFile>> {
+    let staged = manifest.staged.iter().map(|staged| {
+        let file = StagedFile::decode(&staged.handle)?;
+        let mut names =
+            renamed(config).map(|(was, name)| (format!("results.{was}"), format!("results.{name}")));
+        let new = names.find(|(was, _)| was == file.sink());
+        Ok(new.map_or(file.clone(), |(_, name)| file.of_sink(&name)))
+    });
+    staged.collect()
 }
 
 /// Counts rows on their way to a sink.

@@ -37,6 +37,8 @@ pub struct RunOptions {
     pub restore_at: Option<u64>,
     /// Move output of later epochs aside when an older checkpoint is restored, instead of refusing.
     pub set_aside_output: bool,
+    /// Drop the state of windows, joins and aggregates that the pipeline file no longer has, instead of refusing it.
+    pub allow_dropped: bool,
     /// No more events per second than this: to watch a run, or to spare what it shares the machine with.
     pub rate: Option<NonZeroU32>,
 }
@@ -126,7 +128,7 @@ impl<'a> Task<'a> {
         check_columns(&config.sources, &plans)?;
         let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
-        let (outputs, recovered) = Outputs::open(config, &store, ahead, options.strict)?;
+        let (outputs, recovered) = Outputs::open(config, &store, ahead, options)?;
         // A state that was moved may not know how far its lineage had come elsewhere, but its outputs do.
         let known = recovered.iter().map(|report| report.newest_epoch).max().unwrap_or(0);
         store.directory().number_from(known.saturating_add(1));
@@ -298,8 +300,10 @@ impl<'a> Task<'a> {
         }
         self.outputs.reject_before(None)?;
         self.account(&block, None, start);
-        if block.end_of_partition {
-            self.store.finish_partition(id, &mut self.outputs)?;
+        // Files that are read as one hold the watermark back until the last of them was read.
+        let ended = block.end_of_watermark.and_then(|of| self.readings.get(of.0 as usize));
+        if let Some(ended) = ended.map(|reading| reading.id) {
+            self.store.finish_partition(ended, &mut self.outputs)?;
         }
         if self.config.watermark.advance == Advance::Batch {
             self.outputs.counters.batch_lines += block.lines;
@@ -494,19 +498,11 @@ pub(super) fn open_store(
     options: RunOptions,
     clock: &Arc<dyn Clock>,
 ) -> Result<WindowStore> {
-    let builder = WindowStore::builder(&config.name)
-        .policy(config.watermark.policy)
-        .idle_advance(config.watermark.idle_advance.map(duration))
-        .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
-        .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN))
+    assemble::store(config, operators)
         .restore_at(options.restore_at)
         .firing_step_rows(STEP_ROWS)
-        .clock(Arc::clone(clock));
-    let builder = assemble::sources(config).fold(builder, |builder, source| builder.source(source));
-    let builder = assemble::joins(config).into_iter().fold(builder, |builder, join| builder.join(join));
-    operators
-        .into_iter()
-        .fold(builder, |builder, operator| builder.window(operator))
+        .allow_dropped(options.allow_dropped)
+        .clock(Arc::clone(clock))
         .open(&config.state.directory)
 }
 
@@ -576,8 +572,20 @@ fn register(source: &FileSource, store: &mut WindowStore) -> Result<Vec<Reading>
         if info.watermark.0 as usize != index {
             store.follow(id);
         }
+        if is_read_on(source, index) {
+            store.reopen(id);
+        }
         let (position, finished) = (resume.position, resume.finished);
         readings.push(Reading { name: resume.name.clone(), id, position, finished });
     }
     Ok(readings)
+}
+
+/// True for a file that was read to its end and whose watermark is that of others which were not: it is the first of
+/// those that are read as one.
+pub(super) fn is_read_on(source: &FileSource, index: usize) -> bool {
+    let infos = source.partitions();
+    let Some(info) = infos.get(index).filter(|info| info.resume.finished) else { return false };
+    let own = info.watermark.0 as usize == index;
+    own && infos.iter().any(|other| other.watermark == info.watermark && !other.resume.finished)
 }

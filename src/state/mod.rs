@@ -25,6 +25,7 @@ mod memory;
 mod merge;
 mod options;
 mod readonly;
+mod reshape;
 mod scan;
 mod selftest;
 mod stats;

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::WindowStore;
+use super::events::EventOperators;
+use super::evolution::{self, Evolution, PaneMigration, Renames, Rules};
+use super::steps::Steps;
 use crate::aggregate::Layout;
+use crate::checkpoint::Manifest;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
@@ -42,6 +46,7 @@ pub struct WindowStoreBuilder {
     pub(super) retain: NonZeroU32,
     pub(super) restore_at: Option<u64>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) rules: Rules,
 }
 
 impl WindowStoreBuilder {
@@ -59,6 +64,7 @@ impl WindowStoreBuilder {
             retain: NonZeroU32::MIN.saturating_add(2),
             restore_at: None,
             clock: SystemClock::shared(),
+            rules: Rules::default(),
         }
     }
 
@@ -167,6 +173,82 @@ impl WindowStoreBuilder {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Names that `window` and its parts have in state that was stored before they were renamed.
+    #[must_use]
+    pub fn renames(mut self, window: &str, renames: Renames) -> Self {
+        self.rules.renames.insert(window.to_owned(), renames);
+        self
+    }
+
+    /// Lets the state of windows, joins and aggregates that are not asked for any more be dropped, instead of refusing
+    /// it. What was dropped is gone with the first checkpoint that follows, and when the older ones are retired.
+    #[must_use]
+    pub fn allow_dropped(mut self, allow: bool) -> Self {
+        self.rules.allow_dropped = allow;
+        self
+    }
+
+    /// Declares how panes of `window` that are stored in another form are rewritten, where no rule does it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use floodmark::checkpoint::OperatorState;
+    /// use floodmark::store::WindowStore;
+    /// use floodmark::store::evolution::{PaneMigration, StoredPane};
+    ///
+    /// /// `amount` was stored in euros, and is counted in cents now.
+    /// #[derive(Debug)]
+    /// struct Cents;
+    ///
+    /// impl PaneMigration for Cents {
+    ///     fn accepts(&self, stored: &OperatorState) -> bool {
+    ///         stored.definition.contains(r#""name":"euros""#)
+    ///     }
+    ///
+    ///     fn migrate(&self, pane: StoredPane<'_>) -> Result<Vec<u8>, String> {
+    ///         // A format byte, the number of events, of values, and the sum in two words: docs/FORMAT.md.
+    ///         let [format, counts @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = pane.payload else {
+    ///             return Err("too short".to_owned());
+    ///         };
+    ///         let sum = pane.payload.last_chunk::<16>().ok_or("too short")?;
+    ///         let cents = i128::from_le_bytes(*sum).checked_mul(100).ok_or("too large")?;
+    ///         Ok([&[*format][..], counts, &cents.to_le_bytes()].concat())
+    ///     }
+    /// }
+    ///
+    /// let builder = WindowStore::builder("orders").migrate("per_minute", Arc::new(Cents));
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn migrate(mut self, window: &str, migration: Arc<dyn PaneMigration>) -> Self {
+        self.rules.migrations.push((window.to_owned(), migration));
+        self
+    }
+
+    /// Says whether a checkpoint could be opened, and what would change, without touching anything: `manifest` is all
+    /// that is looked at. That its files hold is for [`crate::inspect::verify`] to say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a description that cannot work.
+    pub fn evolution(mut self, manifest: &Manifest) -> Result<Evolution> {
+        self.check()?;
+        self.resolve_events()?;
+        Steps::resolve(&mut self.windows)?;
+        let events = EventOperators::new(&self).states();
+        Ok(evolution::plan(manifest, &mut self.windows, &events, &self.rules).report)
+    }
+
+    /// Refuses a description that cannot work, without opening anything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`], as [`WindowStoreBuilder::open`].
+    pub fn check_only(mut self) -> Result<()> {
+        self.check()?;
+        self.resolve_events()?;
+        Steps::resolve(&mut self.windows).map(drop)
     }
 
     /// Opens the state directory at `path`, creating it if there is none, and restores its newest checkpoint.

@@ -167,7 +167,8 @@ impl EventOperators {
         let mut loaded = 0;
         let watermark = |name: &str| {
             let state = manifest.operators.iter().find(|state| state.name == name);
-            state.map_or(Watermark::None, |state| state.watermark)
+            // A new one knows nothing of what has passed.
+            state.map_or(manifest.watermark, |state| state.watermark)
         };
         for (join, family) in self.joins.iter_mut().zip(self.first..) {
             join.restore(watermark(&join.spec().name));

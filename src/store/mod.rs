@@ -9,6 +9,7 @@ mod builder;
 mod checkpointing;
 mod collect;
 mod events;
+pub mod evolution;
 mod firing;
 mod late;
 mod panes;
@@ -216,6 +217,12 @@ impl WindowStore {
     /// positions are kept of this.
     pub fn follow(&mut self, partition: PartitionId) {
         self.tracker.follow(partition);
+    }
+
+    /// Notes that more is to come under the watermark of a partition which itself was read to its end: of others that
+    /// follow it. It holds the watermark back again.
+    pub fn reopen(&mut self, partition: PartitionId) {
+        self.tracker.touch(partition, self.clock.monotonic());
     }
 
     /// Processes a batch of one partition: late events and results go to `emit` before the call returns.

@@ -1,13 +1,13 @@
 //! Opening a store: the newest checkpoint, checked against the definition, as a fresh working database with its
 //! open windows back in memory.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::builder::{WindowStoreBuilder, family};
 use super::events::EventOperators;
+use super::evolution::{self, Evolution, Plan, Rules, Verdict};
 use super::firing::set_step_rows;
 use super::panes::decode;
 use super::steps::Steps;
@@ -21,8 +21,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, EventDefinition, Marks, OperatorSpec, PartitionProgress, RowBuffer,
-    SavedWatermarks, SourceId, SourceSpec, WatermarkTracker, WindowOperator,
+    Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
+    SourceSpec, WatermarkTracker, WindowOperator,
 };
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
@@ -118,6 +118,8 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
     }
     let mut events = EventOperators::new(&builder);
+    let plan = choice.chosen.as_ref().map(|verified| evolve(verified.manifest(), &mut builder, &events));
+    let plan = plan.transpose()?;
     let families: Vec<FamilySpec> = builder.windows.iter().map(family).chain(events.families()).collect();
     let memory = StateMemory::new(builder.state_bytes());
     let mut operators: Vec<WindowOperator> = builder
@@ -128,23 +130,23 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         .collect();
     let mut tracker = WatermarkTracker::of(builder.sources().to_vec(), builder.policy)
         .advancing_when_idle(builder.idle_advance);
-    let (db, restored) = match choice.chosen {
+    let (db, restored) = match choice.chosen.zip(plan) {
         None => {
             // By batches, windows that end by 1970 are closed from the start.
             let by_batch = operators.iter_mut().filter(|operator| operator.spec().advance == Advance::Batch);
             by_batch.for_each(|operator| operator.restore(BatchWatermark::new(Watermark::None).next()));
             (StateDb::create(&directory.work_dir(), &families, &memory)?, None)
         }
-        Some(verified) => {
-            check_shape(verified.manifest(), &operators, events.states())?;
-            let db = open_copy(&directory, &verified, &families, &memory)?;
+        Some((verified, plan)) => {
+            let db = open_copy(&directory, &verified, &plan, &builder.windows, &families, &memory)?;
             let manifest = verified.manifest();
             tracker.restore(saved_watermarks(manifest, builder.sources())?, builder.clock.monotonic());
-            for operator in &mut operators {
-                let name = &operator.spec().name;
-                if let Some(state) = manifest.operators.iter().find(|state| state.name == *name) {
-                    operator.restore(state.watermark);
-                }
+            for (operator, origin) in operators.iter_mut().zip(&plan.origins) {
+                let known = origin.stored().and_then(|index| manifest.operators.get(index));
+                let start = || evolution::start_of(manifest, operator.spec());
+                let watermark = known.map_or_else(start, |state| state.watermark);
+                operator.restore(watermark);
+                operator.forget(evolution::horizon_of(manifest, origin, operator.spec()));
             }
             let hot_bytes = (builder.hot_bytes() as f64 * LOADED_SHARE) as usize;
             let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, hot_bytes)?;
@@ -189,17 +191,27 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
 fn open_copy(
     directory: &StateDirectory,
     verified: &VerifiedManifest,
+    plan: &Plan,
+    windows: &[OperatorSpec],
     families: &[FamilySpec],
     memory: &StateMemory,
 ) -> Result<StateDb> {
     let work = directory.materialise(verified)?;
+    let manifest = verified.manifest();
+    if plan.reshapes() {
+        evolution::reshape(&work, manifest, plan, windows, families, memory)?;
+    }
     let db = StateDb::open(&work, families, memory)?;
     // Windows may stand in another order now.
-    for (index, family) in families.iter().enumerate() {
-        let known = verified.manifest().operators.iter().find(|operator| operator.name == family.name);
-        db.set_family_horizon(FamilyId(index), known.map_or(Watermark::None, |operator| operator.horizon))?;
+    for (index, origin) in plan.origins.iter().enumerate() {
+        let horizon = match (windows.get(index), origin.stored()) {
+            (Some(spec), _) => evolution::horizon_of(manifest, origin, spec),
+            (None, Some(stored)) => manifest.operators[stored].horizon,
+            (None, None) => manifest.watermark,
+        };
+        db.set_family_horizon(FamilyId(index), horizon)?;
     }
-    let (found, expected) = (db.epoch()?, verified.manifest().epoch);
+    let (found, expected) = (db.epoch()?, manifest.epoch);
     if found != Some(expected) {
         return Err(Error::new(
             ErrorKind::Damaged,
@@ -251,58 +263,48 @@ fn progress_of(partition: &PartitionState) -> PartitionProgress {
     PartitionProgress { max_time, watermark, idle, finished }
 }
 
-/// Refuses state that was made by another definition, showing both.
-pub(crate) fn check_shape(
-    manifest: &Manifest,
-    operators: &[WindowOperator],
-    events: impl IntoIterator<Item = OperatorState>,
-) -> Result<()> {
-    let stored: BTreeMap<&str, &OperatorState> =
-        manifest.operators.iter().map(|operator| (operator.name.as_str(), operator)).collect();
-    let asked: Vec<OperatorState> = operators.iter().map(operator_state).chain(events).collect();
-    let mut differences = Vec::new();
-    for operator in &asked {
-        match stored.get(operator.name.as_str()) {
-            None => differences.push(format!("{} {:?} is new", noun(operator), operator.name)),
-            Some(old) => differences.extend(difference(old, operator)),
-        }
-    }
-    let gone = stored.values().filter(|old| asked.iter().all(|operator| operator.name != old.name));
-    differences.extend(gone.map(|old| format!("{} {:?} is gone", noun(old), old.name)));
-    if differences.is_empty() {
+/// Refuses state that does not fit, showing both shapes.
+pub(crate) fn refuse_misfit(report: &Evolution) -> Result<()> {
+    if report.verdict != Verdict::Refused {
         return Ok(());
     }
-    let message = format!(
-        "the state was made by another definition: epoch={} {}",
-        manifest.epoch,
-        differences.join("; ")
-    );
+    let changed = report.operators.iter().filter(|operator| operator.verdict != Verdict::Same);
+    let shown: String = changed.map(ToString::to_string).collect();
+    let message =
+        format!("the state was made by another definition: epoch={}\n{}", report.epoch, shown.trim_end());
     Err(Error::new(ErrorKind::Incompatible, message).with_remedy(
-        "change the definition back, or give the new one a state directory of its own; the old state stays as it is",
+        "see above for each; `floodmark check PIPELINE` tells the same without touching the state. Or change the \
+         definition back, or give the new one a state directory of its own; the old state stays as it is",
     ))
 }
 
-/// What to call an operator.
-fn noun(state: &OperatorState) -> &'static str {
-    serde_json::from_str(&state.definition).map_or("window", |known: EventDefinition| known.noun())
-}
-
-fn difference(old: &OperatorState, new: &OperatorState) -> Option<String> {
-    let same = old.definition == new.definition
-        && old.fingerprint == new.fingerprint
-        && old.state_version == new.state_version;
-    if same {
-        return None;
+/// Refuses state of another definition than these, whether or not it could be taken over: for readers who change
+/// nothing. Sets in `windows` what is stored beside their definition.
+pub(crate) fn check_shape(
+    manifest: &Manifest,
+    windows: &mut [OperatorSpec],
+    events: &[OperatorState],
+) -> Result<()> {
+    let mut plan = evolution::plan(manifest, windows, events, &Rules::default());
+    for operator in &mut plan.report.operators {
+        if operator.verdict == Verdict::Compatible {
+            operator.verdict = Verdict::Refused;
+            plan.report.verdict = Verdict::Refused;
+        }
     }
-    Some(format!(
-        "{} {:?} differs:\n  stored: {} (state version {})\n  asked:  {} (state version {})",
-        noun(new),
-        new.name,
-        old.definition,
-        old.state_version,
-        new.definition,
-        new.state_version
-    ))
+    refuse_misfit(&plan.report)
+}
+
+/// Compares the checkpoint with the definition, says what changes, or refuses.
+fn evolve(manifest: &Manifest, builder: &mut WindowStoreBuilder, events: &EventOperators) -> Result<Plan> {
+    let plan = evolution::plan(manifest, &mut builder.windows, &events.states(), &builder.rules);
+    refuse_misfit(&plan.report)?;
+    for operator in &plan.report.operators {
+        for change in &operator.changes {
+            tracing::info!(operator = %operator.name, "{}: {}", change.what, change.effect);
+        }
+    }
+    Ok(plan)
 }
 
 /// Brings the panes of open windows back into memory, earliest window first, as long as they fit.

@@ -413,22 +413,23 @@ fn state_of_another_join_or_another_deduplication_is_refused_with_both() {
     let mut store = open(Settings { remember: Some(10), ..PLAIN }, &path);
     store.checkpoint(Barrier::default()).unwrap();
     drop(store);
-    let builder = |to: i64, within: Option<i64>| {
+    let builder = |to: i64, by: Option<(&str, i64)>| {
         let settings = Settings { to, ..PLAIN };
-        let dedup = within.map(|within| DedupSpec::new(&["id"], millis(within), 1));
+        let dedup = by.map(|(by, within)| DedupSpec::new(&[by], millis(within), 1));
         let source = |name: &str| SourceSpec::new(name, Rule::Bounded(millis(0)));
         let rows = vec![AggregateSpec::count("rows")];
         let window = OperatorSpec::new("counts", Tumbling::new(millis(10), 0).unwrap(), &["key"], rows);
         let builder = WindowStore::builder("joins").window(window).join(spec(settings));
         builder.source(SourceSpec { dedup, ..source("left") }).source(source("right")).open(&path)
     };
-    let refused = |to, within| {
-        let error = builder(to, within).unwrap_err();
+    let refused = |to, by| {
+        let error = builder(to, by).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incompatible);
         error.to_string()
     };
-    assert!(refused(11, Some(10)).contains("join \"pairs\" differs"));
-    assert!(refused(10, Some(9)).contains("dedup \"dedup-left\" differs"));
-    assert!(refused(10, None).contains("dedup \"dedup-left\" is gone"));
-    builder(10, Some(10)).unwrap();
+    assert!(refused(11, Some(("id", 10))).contains("join \"pairs\": refused"));
+    assert!(refused(10, Some(("other", 10))).contains("dedup \"dedup-left\": refused"));
+    assert!(refused(10, None).contains("dedup: not asked for any more"));
+    builder(10, Some(("id", 9))).unwrap();
+    builder(10, Some(("id", 10))).unwrap();
 }

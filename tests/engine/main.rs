@@ -10,6 +10,7 @@ mod against_oracle;
 mod aggregates;
 mod cases;
 mod drivers;
+mod evolution;
 mod firing;
 mod golden;
 mod histories;

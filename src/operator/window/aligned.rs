@@ -41,6 +41,8 @@ pub(super) struct AlignedOperator {
     // How far the watermark has come here.
     pub(super) watermark: Watermark,
     pub(super) step: FiringStep,
+    // What has expired under this is gone, also where the watermark alone would not say so.
+    pub(super) forgotten: Watermark,
     // Every window up to this end is closed, every later one is not.
     pub(super) closed_to: EventTime,
     // Early firings that are due: (instant, window end) → rows of that window's table.
@@ -81,6 +83,7 @@ impl AlignedOperator {
             by_end: BTreeMap::new(),
             watermark: Watermark::None,
             step: FiringStep::default(),
+            forgotten: Watermark::None,
             closed_to: EventTime::MIN,
             boundaries: BTreeMap::new(),
             changed: BTreeMap::new(),
@@ -315,7 +318,8 @@ impl AlignedOperator {
 
     /// True when a window ending at `end` takes no more events.
     pub(super) fn expired(&self, end: EventTime, watermark: Watermark) -> bool {
-        self.spec.mode != Mode::Complete && watermark.expired(end, self.spec.allowed_lateness)
+        let expired = |by: Watermark| by.expired(end, self.spec.allowed_lateness);
+        self.spec.mode != Mode::Complete && (expired(watermark) || expired(self.forgotten))
     }
 
     #[inline]
@@ -394,7 +398,7 @@ impl AlignedOperator {
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
         let limit = window.end.saturating_add(self.spec.allowed_lateness);
-        let behind = |now: EventTime| now.as_millis().saturating_sub(limit.as_millis());
+        let behind = |now: EventTime| now.as_millis().saturating_sub(limit.as_millis()).max(0);
         let late_by_ms = event.before.instant().map_or(i64::MAX, behind);
         let Event { batch, index, before, .. } = event;
         emit.late(self.index, LateEvent { batch, index, window, watermark: before, late_by_ms })

@@ -266,6 +266,12 @@ impl WindowOperator {
         either!(mut self, inner => inner.restore(watermark));
     }
 
+    /// Notes the eviction horizon of the checkpoint: what has expired under it is gone for good. It is behind the
+    /// watermark, and so says nothing new, unless the allowed lateness has grown since.
+    pub fn forget(&mut self, horizon: Watermark) {
+        either!(mut self, inner => inner.forgotten = horizon);
+    }
+
     /// Takes up a window, or a slice, that a checkpoint holds, before the first batch. With `rows` these are all its
     /// panes and it is complete; without, its panes stay in the state database.
     pub fn restore_window(&mut self, end: EventTime, rows: Option<&RowBuffer>) {

@@ -59,6 +59,8 @@ pub(super) struct SessionOperator {
     // How far the watermark has come here.
     pub(super) watermark: Watermark,
     pub(super) step: FiringStep,
+    // What has expired under this is gone, also where the watermark alone would not say so.
+    pub(super) forgotten: Watermark,
     pub(super) now: EventTime,
     pub(super) intervals: [Option<EventTime>; 2],
     gathers: bool,
@@ -92,6 +94,7 @@ impl SessionOperator {
             spec,
             watermark: Watermark::None,
             step: FiringStep::default(),
+            forgotten: Watermark::None,
             now: EventTime::MIN,
             intervals: [None; 2],
             keys: new_keys(),
@@ -145,7 +148,8 @@ impl SessionOperator {
 
     /// True when a session ending at `end` takes no more events.
     pub(super) fn expired(&self, end: EventTime, watermark: Watermark) -> bool {
-        self.spec.mode != Mode::Complete && watermark.expired(end, self.spec.allowed_lateness)
+        let expired = |by: Watermark| by.expired(end, self.spec.allowed_lateness);
+        self.spec.mode != Mode::Complete && (expired(watermark) || expired(self.forgotten))
     }
 
     /// Processes a batch, event by event in arrival order, each against the watermark it meets.
@@ -494,7 +498,7 @@ impl SessionOperator {
     ) -> Result<(), E> {
         let limit = window.end.saturating_add(self.spec.allowed_lateness);
         let behind = |now: EventTime| now.as_millis().saturating_sub(limit.as_millis());
-        let late_by_ms = watermark.instant().map_or(i64::MAX, behind);
+        let late_by_ms = watermark.instant().map_or(i64::MAX, behind).max(0);
         emit.late(self.index, LateEvent { batch, index, window, watermark, late_by_ms })
     }
 

@@ -3,7 +3,7 @@
 
 use super::contradiction::Places;
 use super::reader::{Item, Section};
-use super::window::{KeyField, RESERVED};
+use super::window::{KeyField, RESERVED, Renames};
 pub use crate::aggregate::{Beyond, Fraction, Function, InputType, Keep};
 use crate::aggregate::{LIMIT_MAX, PRECISIONS};
 use crate::error::Result;
@@ -18,8 +18,20 @@ const TOP: u32 = 10;
 /// Precision of an estimated number of values unless the file says otherwise: 0.8 % standard error.
 const PRECISION: u8 = 14;
 
-const KEYS: [&str; 10] =
-    ["name", "function", "field", "type", "limit", "beyond", "precision", "q", "k", "keep"];
+const KEYS: [&str; 12] = [
+    "name",
+    "was",
+    "field_was",
+    "function",
+    "field",
+    "type",
+    "limit",
+    "beyond",
+    "precision",
+    "q",
+    "k",
+    "keep",
+];
 /// Those of the keys that only some functions know.
 const PARAMETERS: [&str; 6] = ["limit", "beyond", "precision", "q", "k", "keep"];
 
@@ -40,6 +52,7 @@ pub struct AggregateConfig {
 pub(super) fn read_all(
     item: Item<'_>,
     key: &[KeyField],
+    renames: &mut Renames,
     places: &mut Places<'_>,
 ) -> Result<Vec<AggregateConfig>> {
     let empty =
@@ -61,7 +74,23 @@ pub(super) fn read_all(
         if let Some(owner) = taken {
             return Err(named.error(format!("\"{name}\" is taken by {owner}"), "Choose another name."));
         }
-        aggregates.push(read(section, name, places)?);
+        let was = section.take("was").map(|item| item.name()).transpose()?;
+        renames.aggregates.extend(was.map(|was| (name.clone(), was)));
+        let field_was = section.take("field_was");
+        let aggregate = read(section, name, places)?;
+        match (&aggregate.field, field_was) {
+            (Some(field), Some(was)) => {
+                let old = was.name()?;
+                let known = renames.fields.insert(field.clone(), old.clone());
+                if let Some(other) = known.filter(|known| *known != old) {
+                    let message = format!("`{field}` was `{other}`, as another place of this window says");
+                    return Err(was.error(message, "Give the field one old name."));
+                }
+            }
+            (None, Some(was)) => return Err(was.error("there is no field here", "Remove it.")),
+            _ => {}
+        }
+        aggregates.push(aggregate);
     }
     if aggregates.is_empty() { Err(empty) } else { Ok(aggregates) }
 }

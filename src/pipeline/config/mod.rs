@@ -30,7 +30,7 @@ pub use source::{
 };
 pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
-    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Repeat,
+    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Renames, Repeat,
     TimeDomain, Trigger, WindowConfig,
 };
 

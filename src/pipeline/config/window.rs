@@ -13,6 +13,7 @@ use super::resolve;
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
 pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigger};
+pub use crate::store::evolution::Renames;
 
 /// Longest name of a window; it becomes part of the names of its column families.
 const NAME_LENGTH_MAX: usize = 48;
@@ -25,6 +26,8 @@ pub(super) const RESERVED: [&str; 6] =
 pub struct WindowConfig {
     /// Name, unique in the pipeline.
     pub name: String,
+    /// Names that it and its parts have in older state.
+    pub renames: Renames,
     /// Name of the window whose results it reads; `None` when it reads sources.
     pub input: Option<String>,
     /// Names of the sources it reads; `None` for all of them.
@@ -102,8 +105,9 @@ pub enum OutputTime {
     EpochMillis,
 }
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "name",
+    "was",
     "input",
     "source",
     "key",
@@ -185,12 +189,14 @@ fn read_window(
 ) -> Result<WindowConfig> {
     let input = section.take("input").map(|item| read_input(&item, earlier)).transpose()?;
     let sources = section.take("source").map(|item| read_sources(item, places)).transpose()?;
-    let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
+    let was = section.take("was").map(|item| item.name()).transpose()?;
+    let mut renames = Renames { was, ..Renames::default() };
+    let key = section.take("key").map_or(Ok(Vec::new()), |item| read_renamed_key(item, &mut renames))?;
     let windows = kind::read(&mut section)?;
     let emission = emission::read(&mut section, &windows, timing)?;
     let aggregates =
         section.require("aggregates", "Add `aggregates = [{ name = \"rows\", function = \"count\" }]`.")?;
-    let aggregates = aggregate::read_all(aggregates, &key, places)?;
+    let aggregates = aggregate::read_all(aggregates, &key, &mut renames, places)?;
     let output = section.require("output", "Add `output = { path = \"out/hourly\" }`.")?;
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
     let metadata = revised || emission.mode == Mode::Update;
@@ -204,6 +210,7 @@ fn read_window(
     let Emission { time, allowed_lateness, mode, retractions, trigger, accumulation } = emission;
     let window = WindowConfig {
         name,
+        renames,
         input,
         sources,
         key,
@@ -279,7 +286,17 @@ fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
     if names.is_empty() { Err(empty) } else { Ok(names) }
 }
 
+/// The fields of a key.
 pub(super) fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
+    read_fields(item, &["field", "type"], &mut Renames::default())
+}
+
+/// The fields of a key, each with the name that it has in older state where that is another.
+fn read_renamed_key(item: Item<'_>, renames: &mut Renames) -> Result<Vec<KeyField>> {
+    read_fields(item, &["field", "type", "was"], renames)
+}
+
+fn read_fields(item: Item<'_>, keys: &[&str], renames: &mut Renames) -> Result<Vec<KeyField>> {
     let mut key: Vec<KeyField> = Vec::new();
     for item in item.list()? {
         let (field, again) = if item.is_text() {
@@ -288,10 +305,12 @@ pub(super) fn read_key(item: Item<'_>) -> Result<Vec<KeyField>> {
                 item.error(format!("field `{field}` is in the key already"), "Remove one of the two.");
             (KeyField { field, key_type: KeyType::Text }, again)
         } else {
-            let mut section = item.section(&["field", "type"])?;
+            let mut section = item.section(keys)?;
+            let was = section.take("was").map(|item| item.name()).transpose()?;
             let named = section
                 .require("field", "Name the field, such as { field = \"status\", type = \"int\" }.")?;
             let field = named.name()?;
+            renames.fields.extend(was.map(|was| (field.clone(), was)));
             let key_type = section.take("type").map_or(Ok(KeyType::Text), |item| {
                 item.choice(&[("string", KeyType::Text), ("int", KeyType::Int)])
             })?;

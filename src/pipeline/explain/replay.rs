@@ -29,6 +29,7 @@ use crate::pipeline::assemble::{self, duration};
 use crate::pipeline::config::PipelineConfig;
 use crate::pipeline::outputs::Counters;
 use crate::pipeline::source::{Block, FileSource, ParsePlan, RejectReason};
+use crate::pipeline::task::is_read_on;
 use crate::pipeline::task::{refuse_own_files, resume as resume_positions};
 use crate::store::{partitions_of, saved_watermarks};
 
@@ -153,6 +154,9 @@ impl<'a> Replay<'a> {
                 self.tracker.follow(id);
                 self.follows.push(id);
             }
+            if is_read_on(&self.source, index) {
+                self.tracker.touch(id, self.clock.monotonic());
+            }
             self.readings.push(Reading { name, id });
         }
     }
@@ -198,7 +202,7 @@ impl<'a> Replay<'a> {
     fn process(&mut self, block: &mut Block) -> Result<()> {
         let unknown = || Error::new(ErrorKind::Bug, "a block of an unknown partition");
         let reading = self.readings.get(block.partition.0 as usize).ok_or_else(unknown)?;
-        let (id, name) = (reading.id, reading.name.clone());
+        let name = reading.name.clone();
         let leader = self.readings.get(block.batch.partition.0 as usize).ok_or_else(unknown)?;
         block.batch.partition = leader.id;
         if !block.batch.is_empty() {
@@ -236,7 +240,8 @@ impl<'a> Replay<'a> {
         }
         self.marks = marks;
         if block.end_of_partition {
-            self.end_of_partition(id, name)?;
+            let ended = block.end_of_watermark.and_then(|of| self.readings.get(of.0 as usize));
+            self.end_of_partition(ended.map(|reading| reading.id), name)?;
         }
         if self.by_batch() {
             self.batch_lines += block.lines;
@@ -416,9 +421,10 @@ impl<'a> Replay<'a> {
         Ok(effects.firings)
     }
 
-    fn end_of_partition(&mut self, id: PartitionId, partition: String) -> Result<()> {
+    /// `ended` is what no longer holds the watermark back.
+    fn end_of_partition(&mut self, ended: Option<PartitionId>, partition: String) -> Result<()> {
         let before = self.tracker.current();
-        let after = self.tracker.finish(id);
+        let after = ended.map_or(before, |id| self.tracker.finish(id));
         let reached_before = self.reached(before);
         let firings = if self.by_batch() { Firings::default() } else { self.advance(after)? };
         if after > before || self.all {

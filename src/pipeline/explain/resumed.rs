@@ -37,11 +37,14 @@ pub(super) fn restored(
     resume(&config.state.directory, at, clock.wall_millis(), &wanted, |manifest| {
         // Joins and deduplication are not looked at: they are what they were.
         let is_window = |state: &OperatorState| operators.iter().any(|known| known.spec().name == state.name);
-        let others = manifest.operators.iter().filter(|state| !is_window(state)).cloned();
-        check_shape(manifest, operators, others)?;
-        let mut operator = WindowOperator::new(index, spec.clone());
+        let others: Vec<OperatorState> =
+            manifest.operators.iter().filter(|state| !is_window(state)).cloned().collect();
+        let mut specs: Vec<OperatorSpec> = operators.iter().map(|known| known.spec().clone()).collect();
+        check_shape(manifest, &mut specs, &others)?;
+        let mut operator = WindowOperator::new(index, specs.swap_remove(index));
         if let Some(state) = manifest.operators.iter().find(|state| state.name == spec.name) {
             operator.restore(state.watermark);
+            operator.forget(state.horizon);
         }
         Ok(operator)
     })

@@ -29,6 +29,14 @@ pub struct JoinSinkSpec {
     pub times: TimeFormat,
 }
 
+impl JoinSinkSpec {
+    /// What its rows look like; a start refuses parts of another look.
+    pub(crate) fn look(&self) -> String {
+        let Self { format, keys, left, right, times, .. } = self;
+        format!("joined {format:?} {keys:?} {left:?} {right:?} {times:?}")
+    }
+}
+
 /// Writes rows of a join as JSON lines or CSV.
 #[derive(Debug)]
 pub struct JoinSink {
@@ -42,8 +50,8 @@ impl JoinSink {
     /// # Errors
     /// As [`super::ResultSink::open`].
     pub fn open(spec: JoinSinkSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
+        let look = spec.look();
         let JoinSinkSpec { name, directory, format, keys, left, right, times } = spec;
-        let look = format!("joined {format:?} {keys:?} {left:?} {right:?} {times:?}");
         let (left_fields, aggregates) = (left.len(), [left, right].concat());
         let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata: false, row_kinds: false };
         let rows = JoinedRows::new(shape, left_fields, format == Format::Csv);

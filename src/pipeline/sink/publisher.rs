@@ -181,6 +181,33 @@ impl Owner {
     }
 }
 
+/// What a start would find in an output directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Peeked {
+    /// The lineage that it belongs to.
+    pub(crate) lineage: [u8; 16],
+    /// Every staged file up to this epoch was published.
+    pub(crate) published_epoch: u64,
+    /// What the rows look like.
+    pub(crate) look: String,
+    /// Parts that are there.
+    pub(crate) parts: usize,
+}
+
+/// Looks at an output directory and changes nothing; `None` when no run owns it.
+pub(crate) fn peek(directory: &Path) -> Result<Option<Peeked>> {
+    let place = Place {
+        sink: String::new(),
+        directory: directory.to_owned(),
+        extension: "jsonl",
+        look: String::new(),
+    };
+    let Some(owner) = Owner::load(&place)? else { return Ok(None) };
+    let parts = list(directory)?.iter().filter(|name| names::part_epoch(name).is_some()).count();
+    let Owner { lineage, published_epoch, look, .. } = owner;
+    Ok(Some(Peeked { lineage, published_epoch, look, parts }))
+}
+
 /// Puts an output directory in order after a restart and takes hold of it; `header` is the part of epoch 0.
 ///
 /// The order makes each cut repeatable: refuse first, then own (and with it remember what is abandoned), set aside,

@@ -37,10 +37,15 @@ impl RecordSpec {
             sink: self.name,
             directory: self.directory,
             extension: "jsonl",
-            look: format!("records {:?}", self.text),
+            look: records_look(self.text),
         };
         Ok(open(place, context, None, restored)?)
     }
+}
+
+/// What single records look like; a start refuses parts of another look.
+pub(crate) fn records_look(text: RecordText) -> String {
+    format!("records {text:?}")
 }
 
 /// Writes events that came too late, with what is needed to judge and to replay them.

@@ -42,6 +42,18 @@ pub struct ResultSpec {
     pub row_kinds: bool,
 }
 
+impl ResultSpec {
+    /// What its rows look like; a start refuses parts of another look.
+    pub(crate) fn look(&self) -> String {
+        let Self { format, keys, aggregates, times, metadata, .. } = self;
+        let mut look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
+        if self.row_kinds {
+            look.push_str(" row_kinds");
+        }
+        look
+    }
+}
+
 /// Writes results as JSON lines or CSV.
 #[derive(Debug)]
 pub struct ResultSink {
@@ -56,11 +68,8 @@ impl ResultSink {
     /// When the disk is in the way, another process or another state owns the directory, or the output is ahead of
     /// the restored checkpoint.
     pub fn open(spec: ResultSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
+        let look = spec.look();
         let ResultSpec { name, directory, format, keys, aggregates, times, metadata, row_kinds } = spec;
-        let mut look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
-        if row_kinds {
-            look.push_str(" row_kinds");
-        }
         let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata, row_kinds };
         let (rows, header, extension) = match format {
             Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, "jsonl"),

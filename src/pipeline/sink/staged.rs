@@ -63,6 +63,12 @@ impl StagedFile {
         &self.final_name
     }
 
+    /// The same file as that of an output with another name, for one that was renamed.
+    #[must_use]
+    pub fn of_sink(&self, sink: &str) -> Self {
+        Self { sink: sink.to_owned(), ..self.clone() }
+    }
+
     /// The handle as bytes for the manifest.
     ///
     /// # Errors
@@ -70,6 +76,11 @@ impl StagedFile {
     pub fn encode(&self) -> Result<Vec<u8>> {
         let failed = |source| SinkError::Decode { what: format!("handle of {}", self.staged_name), source };
         Ok(codec::encode(MAGIC, VERSION, self).map_err(failed)?)
+    }
+
+    /// The name that it has until it is published.
+    pub(crate) fn staged_name(&self) -> &str {
+        &self.staged_name
     }
 
     /// Reads a handle from a manifest.

@@ -2,6 +2,7 @@
 //! library's public face.
 
 mod bench;
+mod check;
 mod compare;
 mod console;
 mod explain;
@@ -33,7 +34,7 @@ const EXIT_CODES: &str = "Exit codes:
   3    the machine is in the way: a missing file, a permission, a full disk
   4    another process has the state directory
   5    stored bytes are damaged
-  6    state and definition do not fit
+  6    state and definition do not fit; check: a run would be refused
   7    the two results differ (compare)
   130  stopped at once by a second signal";
 
@@ -41,6 +42,8 @@ const EXIT_CODES: &str = "Exit codes:
 enum Command {
     /// Run a pipeline until its input ends; resumes from the newest checkpoint.
     Run(run::Arguments),
+    /// Tell whether this pipeline file can open its state, and what would change. Writes nothing.
+    Check(check::Arguments),
     /// Look into checkpoints: which there are, what they hold, whether they are whole. Writes nothing.
     Inspect(inspect::Arguments),
     /// Tell the life of a window or a key: which events it took, what was late and why, when it fired. Writes nothing.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),

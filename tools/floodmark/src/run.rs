@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// When the run ends, or is told to stop, keep its last checkpoint as a savepoint of this name.
     #[arg(long, value_name = "NAME")]
     savepoint_on_stop: Option<String>,
+    /// Drop the state of windows, joins and aggregates that the pipeline file no longer has, instead of refusing to
+    /// start. `floodmark check` says what would be lost.
+    #[arg(long)]
+    allow_dropped: bool,
     /// No more events per second than this, to watch a run.
     #[arg(long, value_name = "EVENTS")]
     rate: Option<std::num::NonZeroU32>,
@@ -59,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         strict: arguments.strict,
         restore_at: arguments.at,
         set_aside_output: arguments.set_aside_output,
+        allow_dropped: arguments.allow_dropped,
         rate: arguments.rate,
     };
     let mut screen = Screen::new(arguments.quiet);

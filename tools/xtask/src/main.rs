@@ -24,6 +24,7 @@ usage: cargo xtask <command>
   deep     the long tests: more kills, more seeds, more cut points
   doctor   say what this machine lacks, and install it where that is possible
   deny     dependencies: advisories, licences, bans, sources
+  fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => tasks::test(&rest),
         "deep" => tasks::deep(&rest),
+        "fixtures" => tasks::fixtures(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),
         "check" => tasks::check(),

@@ -28,6 +28,16 @@ pub(crate) fn deep(args: &[String]) -> Result<(), Failure> {
     run_tests(&mut steps, args)
 }
 
+/// `cargo xtask fixtures NAME`: keeps the format on disk of this build for the tests of all later ones.
+pub(crate) fn fixtures(args: &[String]) -> Result<(), Failure> {
+    let [name] = args else { return Err(Failure::Usage) };
+    let mut steps = prepare("dev")?;
+    steps.set("FLOODMARK_FIXTURE", name);
+    let test = ["test", "--package", "floodmark-cli", "--test", "cli"];
+    let which = ["--", "--ignored", "--exact", "formats::make_a_kept_format"];
+    steps.cargo("fixtures", &[test.as_slice(), &FEATURES, &which].concat())
+}
+
 /// `cargo xtask check`: formatting, lints, documentation.
 pub(crate) fn check() -> Result<(), Failure> {
     let mut steps = prepare("dev")?;

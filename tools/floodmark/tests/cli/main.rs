@@ -16,8 +16,10 @@
 mod aggregates;
 mod bad_input;
 mod crash;
+mod evolution;
 mod examples;
 mod explain;
+mod formats;
 mod golden;
 mod inspect;
 mod joins;

@@ -296,8 +296,7 @@ fn a_fault_at_every_point_of_savepoint_and_restore_leaves_it_whole_or_not_there(
     let create = ["savepoint", "create", "--state", "state", "--name", "a"];
     let delete = ["savepoint", "delete", "--state", "state", "--name", "a"];
     let restore = ["restore", "--from", "state", "--state", "new", "--move"];
-    let points =
-        fault::SAVEPOINT_POINTS.iter();
+    let points = fault::SAVEPOINT_POINTS.iter();
     for point in points {
         for action in ["kill", "error"] {
             let (arguments, path): (&[&str], &str) = match point {

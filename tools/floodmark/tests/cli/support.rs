@@ -157,6 +157,23 @@ impl Outputs {
         std::str::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
+    /// The same with the lines of one output sorted.
+    pub(crate) fn with_sorted(mut self, output: &str) -> Self {
+        if let Some(bytes) = self.0.get_mut(output) {
+            let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+            lines.sort_unstable();
+            *bytes = lines.concat();
+        }
+        self
+    }
+
+    /// Each output as one part, under `top`.
+    pub(crate) fn parts(&self, top: &str) -> Vec<(String, Vec<u8>)> {
+        let part =
+            |(name, bytes): (&String, &Vec<u8>)| (format!("{top}/{name}/part-0000000001"), bytes.clone());
+        self.0.iter().map(part).collect()
+    }
+
     pub(crate) fn bytes(&self, output: &str) -> usize {
         self.0.get(output).map_or(0, Vec::len)
     }
