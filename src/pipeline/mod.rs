@@ -15,6 +15,6 @@ pub mod source;
 mod task;
 
 pub use outputs::Counters;
-pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Watch};
+pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Uploads, Watch};
 pub use signals::run_until_signalled;
 pub use task::{RunOptions, StopFlag, run};

@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod inspect;
 mod reapply;
+mod repository;
 mod run;
 mod table;
 
@@ -47,6 +48,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Work late events into finished results, into a new directory.
     Reapply(reapply::Arguments),
+    /// Look into a repository of checkpoints, bring one back, collect what nobody needs.
+    Repository(repository::Arguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Reapply(arguments) => reapply::run(&arguments),
+        Command::Repository(arguments) => repository::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -23,6 +23,8 @@ mod inspect;
 mod joins;
 mod lanes;
 mod reapply;
+mod repository;
+mod s3;
 mod steps;
 mod support;
 mod watermarks;
