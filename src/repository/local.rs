@@ -12,6 +12,7 @@ use std::time::UNIX_EPOCH;
 use rustix::fs::{FlockOperation, flock};
 
 use super::error::RepositoryError;
+use super::format::RECORD_BYTES_MAX;
 use super::{Listing, ObjectInfo, Repository, Tag};
 use crate::checkpoint::{DiskFs, DurableFs, create_dir_durably};
 
@@ -113,7 +114,7 @@ impl Repository for LocalRepository {
             options.open(&lock_path).map_err(RepositoryError::local("lock the repository", &lock_path))?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|errno| RepositoryError::local("lock the repository", &lock_path)(errno.into()))?;
-        let found = self.read(name, u64::MAX - 1).map_err(|error| match error {
+        let found = self.read(name, RECORD_BYTES_MAX).map_err(|error| match error {
             RepositoryError::NotFound { name } => RepositoryError::Changed { name },
             error => error,
         })?;
