@@ -40,6 +40,10 @@ pub const SAVEPOINT_POINTS: &[&str] = &[
     "restore.publish.after",
 ];
 
+/// Fault points of an upload to a repository, passed only where one is set.
+pub const UPLOAD_POINTS: &[&str] =
+    &["upload.file.before", "upload.file.after", "upload.manifest.before", "upload.manifest.after"];
+
 /// Passes the fault point `name`: nothing in a release, the armed action in a test build.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Durable window state and exactly-once checkpoints for event-time stream pipelines.
 //!
 //! The modules are layered; each imports only from the rows below it (`docs/ARCHITECTURE.md`, held by a test):
-//! `pipeline` → `store`, `inspect` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
+//! `pipeline` → `store`, `inspect` → `repository` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
 //! `event_time`, `codec`, `error`, `clock`, `fault`.
 
 //!
@@ -24,5 +24,6 @@ pub mod fault;
 pub mod inspect;
 pub mod operator;
 pub mod pipeline;
+pub mod repository;
 pub mod state;
 pub mod store;

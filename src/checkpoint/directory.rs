@@ -2,7 +2,7 @@
 //!
 //! Owns the order in which an open goes; what a checkpoint holds is for the writer and for restore.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,17 @@ pub struct Environment {
     pub fs: Arc<dyn DurableFs>,
     /// Lineage id for a directory that is created; drawn at random when `None`.
     pub new_lineage: Option<LineageId>,
+    /// The open takes a higher generation than this: the highest that is known elsewhere, in a repository.
+    pub generation_above: u64,
+    /// New checkpoints take higher epochs than this: the highest that is known elsewhere.
+    pub epochs_above: u64,
 }
 
 impl Environment {
     /// The machine's disk and randomness, with `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, fs: Arc::new(DiskFs), new_lineage: None }
+        Self { clock, fs: Arc::new(DiskFs), new_lineage: None, generation_above: 0, epochs_above: 0 }
     }
 }
 
@@ -63,6 +67,8 @@ pub(super) struct Progress {
     // Set by a failed sync and never cleared: pages that failed once are dropped by the kernel without a word.
     pub(super) poisoned: bool,
     pub(super) copied_files: u64,
+    // Epochs that somebody reads, with how many do.
+    pub(super) pins: BTreeMap<u64, u32>,
 }
 
 #[derive(Debug)]
@@ -130,13 +136,13 @@ impl StateDirectory {
     /// # Errors
     /// As [`StateDirectory::open`].
     pub fn open_in(path: &Path, pipeline: &str, environment: Environment) -> Result<Self, CheckpointError> {
-        let Environment { clock, fs, new_lineage } = environment;
+        let Environment { clock, fs, new_lineage, generation_above, epochs_above } = environment;
         let layout = Layout { root: path.to_owned() };
         refuse_foreign(&layout)?;
         create_dir_durably(fs.as_ref(), path)
             .map_err(CheckpointError::io("create the state directory", path))?;
         let lock = take_lock(&layout, clock.as_ref())?;
-        let lineage = next_lineage(&layout, pipeline, new_lineage)?;
+        let lineage = next_lineage(&layout, pipeline, new_lineage, generation_above)?;
         for directory in [layout.checkpoints(), layout.work()] {
             create_if_missing(fs.as_ref(), &directory)?;
         }
@@ -147,8 +153,8 @@ impl StateDirectory {
         write_lineage(fs.as_ref(), &layout, &lineage)?;
         sweep(fs.as_ref(), &layout)?;
         warn_without_links(&layout);
-        let progress =
-            Progress { next_epoch: lineage.newest_epoch_seen.saturating_add(1), ..Progress::default() };
+        let next_epoch = lineage.newest_epoch_seen.max(epochs_above).saturating_add(1);
+        let progress = Progress { next_epoch, ..Progress::default() };
         let shared = Shared { layout, lineage, lock, fs, clock, progress: Mutex::new(progress) };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -232,7 +238,7 @@ impl StateDirectory {
 }
 
 /// Refuses a directory that holds something and is not a state directory, before anything is written into it.
-fn refuse_foreign(layout: &Layout) -> Result<(), CheckpointError> {
+pub(super) fn refuse_foreign(layout: &Layout) -> Result<(), CheckpointError> {
     let root = &layout.root;
     match std::fs::symlink_metadata(layout.lineage()) {
         Ok(_) => return Ok(()),
@@ -265,7 +271,7 @@ fn refuse_foreign(layout: &Layout) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-fn take_lock(layout: &Layout, clock: &dyn Clock) -> Result<DirectoryLock, CheckpointError> {
+pub(super) fn take_lock(layout: &Layout, clock: &dyn Clock) -> Result<DirectoryLock, CheckpointError> {
     DirectoryLock::acquire(&layout.lock(), clock.wall_millis()).map_err(|failure| match failure {
         LockFailure::Held(holder) => CheckpointError::Locked { path: layout.root.clone(), holder },
         LockFailure::Io(source) => {
@@ -279,13 +285,15 @@ fn next_lineage(
     layout: &Layout,
     pipeline: &str,
     new_lineage: Option<LineageId>,
+    generation_above: u64,
 ) -> Result<Lineage, CheckpointError> {
     let Some(mut lineage) = Lineage::load(&layout.lineage())? else {
         let id = match new_lineage {
             Some(id) => id,
             None => LineageId::random().map_err(CheckpointError::io("draw a lineage id", &layout.root))?,
         };
-        return Ok(Lineage { id, pipeline: pipeline.to_owned(), generation: 1, newest_epoch_seen: 0 });
+        let generation = generation_above.saturating_add(1);
+        return Ok(Lineage { id, pipeline: pipeline.to_owned(), generation, newest_epoch_seen: 0 });
     };
     if lineage.pipeline != pipeline {
         return Err(CheckpointError::OtherPipeline {
@@ -300,12 +308,12 @@ fn next_lineage(
         }
         other => other?.into_iter().collect(),
     };
-    lineage.generation = lineage.generation.saturating_add(1);
+    lineage.generation = lineage.generation.max(generation_above).saturating_add(1);
     lineage.newest_epoch_seen = lineage.newest_epoch_seen.max(present.last().copied().unwrap_or(0));
     Ok(lineage)
 }
 
-fn create_if_missing(fs: &dyn DurableFs, path: &Path) -> Result<(), CheckpointError> {
+pub(super) fn create_if_missing(fs: &dyn DurableFs, path: &Path) -> Result<(), CheckpointError> {
     match fs.create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // A symlink here would carry the checkpoints, and every removal, somewhere else.
@@ -322,7 +330,11 @@ fn create_if_missing(fs: &dyn DurableFs, path: &Path) -> Result<(), CheckpointEr
 }
 
 /// Writes the lineage last in a creation, and with it makes the entries of the state directory durable.
-fn write_lineage(fs: &dyn DurableFs, layout: &Layout, lineage: &Lineage) -> Result<(), CheckpointError> {
+pub(super) fn write_lineage(
+    fs: &dyn DurableFs,
+    layout: &Layout,
+    lineage: &Lineage,
+) -> Result<(), CheckpointError> {
     let path = layout.lineage();
     for name in names(&layout.root)?.filter(|name| is_lineage_attempt(name)) {
         let left = layout.root.join(name);

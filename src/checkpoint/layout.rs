@@ -102,7 +102,7 @@ pub(super) fn epoch_of(name: &str) -> Option<u64> {
 }
 
 /// True for names that cannot leave their directory: `[0-9A-Za-z_.-]`, at most 255 of them, not all dots.
-pub(super) fn is_plain_name(name: &str) -> bool {
+pub(crate) fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     (1..=255).contains(&name.len()) && name.bytes().all(plain) && !name.bytes().all(|byte| byte == b'.')
 }

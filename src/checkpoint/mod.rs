@@ -7,6 +7,7 @@
 //! It does not know what is inside `db/` (the state layer writes it) nor what a staged output handle means. The
 //! protocol and its cut points are in `docs/CHECKPOINTS.md`, the bytes in `docs/FORMAT.md`.
 
+mod adopt;
 mod directory;
 mod durable;
 mod error;
@@ -27,9 +28,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use adopt::{Adoption, LocalState, look};
 pub use directory::{Environment, StateDirectory};
 pub use durable::{Copied, DiskFs, DurableFs, create_dir_durably, publish_file, remove_tree};
 pub use error::CheckpointError;
+pub(crate) use layout::is_plain_name;
 pub use lineage::LineageId;
 pub use listing::{CheckpointSummary, list};
 pub use lock::Holder;
@@ -39,5 +42,6 @@ pub use manifest::{
 };
 pub use plan::{Keep, Kept, RetentionFact, RetentionPlan, Retired, WhyKept, plan_retention};
 pub use restore::{DamagedCheckpoint, RestoreChoice};
+pub use retention::Pin;
 pub use verify::{Problem, VerifiedManifest, VerifyReport, verify};
 pub use writer::{CheckpointWriter, FileFacts, ManifestDraft, Published};

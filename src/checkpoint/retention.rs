@@ -3,14 +3,41 @@
 //! What stays is decided in `plan`. Checkpoints share files by hard link, so the filesystem counts the references.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::checkpoint::directory::{StateDirectory, remove_any};
+use crate::checkpoint::directory::{Shared, StateDirectory, remove_any};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::listing::{complete_epochs, list};
 use crate::checkpoint::plan::{Keep, RetentionFact, RetentionPlan, plan_retention};
 use crate::checkpoint::writer::pass;
 
+/// Keeps one checkpoint from being retired until dropped, for somebody who reads it beside the task.
+#[derive(Debug)]
+pub struct Pin {
+    shared: Arc<Shared>,
+    epoch: u64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut progress = self.shared.progress();
+        if let Some(count) = progress.pins.get_mut(&self.epoch) {
+            *count -= 1;
+            if *count == 0 {
+                progress.pins.remove(&self.epoch);
+            }
+        }
+    }
+}
+
 impl StateDirectory {
+    /// Keeps the checkpoint of `epoch` from being retired until the pin is dropped.
+    #[must_use]
+    pub fn pin(&self, epoch: u64) -> Pin {
+        *self.shared.progress().pins.entry(epoch).or_default() += 1;
+        Pin { shared: Arc::clone(&self.shared), epoch }
+    }
+
     /// Which checkpoints `keep` lets go. Changes nothing; print it for a dry run.
     ///
     /// # Errors
@@ -33,7 +60,9 @@ impl StateDirectory {
             };
             facts.insert(epoch, fact);
         }
-        Ok(plan_retention(&facts, keep, self.epoch_in_use()))
+        let mut keep = keep.clone();
+        keep.pinned.extend(self.shared.progress().pins.keys());
+        Ok(plan_retention(&facts, &keep, self.epoch_in_use()))
     }
 
     /// Carries a plan out: each checkpoint loses its name durably before its first file goes, so that none is ever
@@ -52,6 +81,10 @@ impl StateDirectory {
         let going = plan.retire.iter().map(|retired| retired.epoch);
         let going: Vec<u64> =
             going.filter(|epoch| present.contains(epoch) && !spared.contains(&Some(*epoch))).collect();
+        let going: Vec<u64> = {
+            let progress = self.shared.progress();
+            going.into_iter().filter(|epoch| !progress.pins.contains_key(epoch)).collect()
+        };
         if !going.is_empty() {
             for &epoch in &going {
                 let path = layout.checkpoint(epoch);

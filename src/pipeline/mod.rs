@@ -18,6 +18,6 @@ mod task;
 
 pub use outputs::Counters;
 pub use partitions::{DroppedPartition, PartitionChoice, PartitionsPlan, plan_partitions};
-pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Watch};
+pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Uploads, Watch};
 pub use signals::run_until_signalled;
 pub use task::{RunOptions, StopFlag, run};

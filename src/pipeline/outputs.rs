@@ -8,7 +8,7 @@ use super::config::{Format, PipelineConfig};
 use super::sink::{
     AheadPolicy, DeadLetter, DeadLetterSink, JoinSink, LateSink, Opened, PublishPermit, Publisher,
     RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext,
-    StagedFile,
+    StagedFile, newest_published_in,
 };
 use super::source::{Position, Rejected};
 use super::task::RunOptions;
@@ -338,6 +338,14 @@ pub(super) fn handles(staged: &[StagedFile]) -> Result<Vec<StagedOutput>> {
         })
     };
     staged.iter().map(handle).collect()
+}
+
+/// The newest epoch of which any output was published, as far as the directories tell; 0 for none.
+pub(super) fn newest_published(config: &PipelineConfig) -> u64 {
+    let outputs = config.windows.iter().map(|window| &window.output.path);
+    let outputs = outputs.chain(config.joins.iter().map(|join| &join.output.path));
+    let directories = outputs.chain(&config.late).chain(&config.dead_letter);
+    directories.map(|directory| newest_published_in(directory)).max().unwrap_or(0)
 }
 
 /// Collects the publishing halves while outputs are opened.

@@ -9,6 +9,7 @@ use super::config::PipelineConfig;
 use super::outputs::Counters;
 use super::sink::RecoverReport;
 use crate::event_time::Watermark;
+use crate::repository::UploadStats;
 use crate::store::{CheckpointReport, WindowStore};
 
 /// Follows a run. Calls come on the task's thread: be quick.
@@ -120,6 +121,35 @@ pub struct RunSummary {
     pub open_panes: u64,
     /// Checkpoints of this run.
     pub checkpoints: Checkpoints,
+    /// What of them got into the repository; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<Uploads>,
+}
+
+/// Checkpoints of a run that were mirrored to the repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Uploads {
+    /// Uploaded.
+    pub uploaded: u64,
+    /// Passed over for newer ones.
+    pub skipped: u64,
+    /// Not uploaded, after all retries.
+    pub failed: u64,
+    /// Bytes written.
+    pub new_bytes: u64,
+    /// Bytes that were there already.
+    pub shared_bytes: u64,
+    /// Epoch of the newest checkpoint that is there, as far as this run knows.
+    pub last_epoch: Option<u64>,
+    /// Why the newest checkpoint is not there, when it is not.
+    pub problem: Option<String>,
+}
+
+impl From<UploadStats> for Uploads {
+    fn from(stats: UploadStats) -> Self {
+        let UploadStats { uploaded, skipped, failed, new_bytes, shared_bytes, last_epoch, problem } = stats;
+        Self { uploaded, skipped, failed, new_bytes, shared_bytes, last_epoch, problem }
+    }
 }
 
 /// Totals over all runs of a lineage.
@@ -182,7 +212,7 @@ impl SummaryBuilder {
         let checkpoints = &mut self.checkpoints;
         checkpoints.count += 1;
         checkpoints.last_epoch = Some(report.epoch);
-        let duration = millis(report.spill + report.link + report.publish + report.output);
+        let duration = millis(report.spill + report.link + report.publish + report.upload + report.output);
         checkpoints.duration_ms_max = checkpoints.duration_ms_max.max(duration);
         checkpoints.new_bytes += report.new_bytes;
         checkpoints.panes_written += report.panes_written as u64;
@@ -234,6 +264,7 @@ impl SummaryBuilder {
             steps_back: store.steps_back(),
             open_panes: store.resident_panes() as u64,
             checkpoints: self.checkpoints,
+            repository: store.uploads().map(Uploads::from),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::assemble::{self, duration};
 use super::config::{PipelineConfig, SourceConfig, TimeDomain, WindowConfig};
-use super::outputs::{Outputs, handles};
+use super::outputs::{self, Outputs, handles};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::operator::{Advance, Mode, PartitionId, SourceId};
+use crate::repository::{Location, Settings};
 use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore};
 
 /// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
@@ -455,6 +456,7 @@ impl<'a> Task<'a> {
             Ended::Stopped => "stopped",
         };
         self.last_checkpoint(watch)?;
+        self.store.finish_uploads()?;
         let elapsed = self.clock.monotonic().saturating_sub(self.started);
         let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);
         watch.finished(&summary);
@@ -502,8 +504,17 @@ pub(super) fn open_store(
         .restore_at(options.restore_at)
         .firing_step_rows(STEP_ROWS)
         .allow_dropped(options.allow_dropped)
+        .repository(repository(config)?)
+        .epochs_above(if options.set_aside_output { outputs::newest_published(config) } else { 0 })
         .clock(Arc::clone(clock))
         .open(&config.state.directory)
+}
+
+/// The repository of checkpoints that the pipeline file names.
+fn repository(config: &PipelineConfig) -> Result<Option<Settings>> {
+    let Some(repository) = &config.checkpoint.repository else { return Ok(None) };
+    let opened = repository.location.open()?;
+    Ok(Some(Settings::new(opened).required(repository.required)))
 }
 
 /// Windows by the wall clock say something of a live stream only: the events of a file all arrive in one moment.
@@ -527,7 +538,11 @@ pub(super) fn refuse_own_files(config: &PipelineConfig, source: &FileSource) -> 
     let outputs = config.windows.iter().map(|window| &window.output.path);
     let outputs = outputs.chain(config.joins.iter().map(|join| &join.output.path));
     let side = config.late.iter().chain(&config.dead_letter);
-    let own = outputs.chain(side).chain([&config.state.directory]);
+    let repository = match config.checkpoint.repository.as_ref().map(|repository| &repository.location) {
+        Some(Location::Directory(path)) => Some(path),
+        _ => None,
+    };
+    let own = outputs.chain(side).chain([&config.state.directory]).chain(repository);
     let own: Vec<PathBuf> = own.filter_map(|path| path.canonicalize().ok()).collect();
     for (id, path) in source.paths() {
         let Ok(resolved) = path.canonicalize() else { continue };

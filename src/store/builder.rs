@@ -18,6 +18,7 @@ use crate::operator::{
     Bounds, DEFAULT_SOURCE, DedupSpec, JoinSpec, OperatorSpec, Policy, RowBuffer, SourceId, SourceSpec,
     Strategy,
 };
+use crate::repository::Settings;
 use crate::state::{FamilySpec, PaneMerge};
 
 /// Share of the memory budget for panes in memory; the rest is for the state database and for panes on their way.
@@ -45,6 +46,8 @@ pub struct WindowStoreBuilder {
     pub(super) memory_bytes: usize,
     pub(super) retain: NonZeroU32,
     pub(super) restore_at: Option<u64>,
+    pub(super) repository: Option<Settings>,
+    pub(super) epochs_above: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) rules: Rules,
 }
@@ -63,6 +66,8 @@ impl WindowStoreBuilder {
             memory_bytes: 512 << 20,
             retain: NonZeroU32::MIN.saturating_add(2),
             restore_at: None,
+            repository: None,
+            epochs_above: 0,
             clock: SystemClock::shared(),
             rules: Rules::default(),
         }
@@ -165,6 +170,22 @@ impl WindowStoreBuilder {
     #[must_use]
     pub fn restore_at(mut self, epoch: Option<u64>) -> Self {
         self.restore_at = epoch;
+        self
+    }
+
+    /// Mirrors every checkpoint to a repository, and restores from there when the state directory has none. See
+    /// `docs/REPOSITORY.md`. None by default.
+    #[must_use]
+    pub fn repository(mut self, settings: Option<Settings>) -> Self {
+        self.repository = settings;
+        self
+    }
+
+    /// When the store is restored from a repository, numbers its checkpoints above this: the newest epoch whose output
+    /// was published, where that is to be set aside.
+    #[must_use]
+    pub fn epochs_above(mut self, epoch: u64) -> Self {
+        self.epochs_above = epoch;
         self
     }
 

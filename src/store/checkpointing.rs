@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::WindowStore;
+use super::mirroring::Outbox;
 use super::restore::operator_state;
 use super::writer::{write_entries, write_rows};
 use crate::checkpoint::{
@@ -81,6 +82,8 @@ pub struct CheckpointReport {
     pub link: Duration,
     /// Checksums, manifest, syncs and the rename, beside processing.
     pub publish: Duration,
+    /// Waiting for the repository, where it is required, beside processing.
+    pub upload: Duration,
     /// Publishing output, beside processing.
     pub output: Duration,
     /// What was evicted after it.
@@ -103,6 +106,7 @@ pub(super) struct CheckpointJob {
     staged: Vec<StagedOutput>,
     counters: BTreeMap<String, u64>,
     after_publish: Option<AfterPublish>,
+    outbox: Option<Outbox>,
     pause: Duration,
     batch_watermark: Watermark,
     clock: Arc<dyn Clock>,
@@ -160,6 +164,7 @@ impl WindowStore {
             staged: barrier.staged,
             counters: barrier.counters,
             after_publish: barrier.after_publish,
+            outbox: self.mirroring.as_ref().map(|mirroring| mirroring.0.clone()),
             pause: self.clock.monotonic().saturating_sub(started),
             clock: Arc::clone(&self.clock),
         };
@@ -193,9 +198,13 @@ impl WindowStore {
     /// The report of a checkpoint that has finished, if there is one; with `wait`, waits for the one under way.
     ///
     /// # Errors
-    /// Why the checkpoint failed; the store refuses work from then on.
+    /// Why the checkpoint failed, or [`ErrorKind::Locked`] when another process has taken the repository over; the
+    /// store refuses work from then on.
     pub fn checkpoint_report(&mut self, wait: bool) -> Result<Option<CheckpointReport>> {
-        self.guarded(|store| store.writer.report(wait))
+        self.guarded(|store| {
+            store.check_repository()?;
+            store.writer.report(wait)
+        })
     }
 
     /// Makes a checkpoint and waits until it is durable and its output published.
@@ -250,6 +259,10 @@ impl CheckpointJob {
         let files = draft.files.len();
         let published = writer.publish(draft)?;
         let publish = split();
+        if let Some(outbox) = &self.outbox {
+            outbox.send(&published, self.clock.as_ref())?;
+        }
+        let upload = split();
         if let Some(after_publish) = self.after_publish {
             self.directory.check_owner()?;
             after_publish(&published)?;
@@ -276,6 +289,7 @@ impl CheckpointJob {
             spill,
             link,
             publish,
+            upload,
             output,
             evicted,
             retired,

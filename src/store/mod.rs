@@ -12,6 +12,7 @@ mod events;
 pub mod evolution;
 mod firing;
 mod late;
+mod mirroring;
 mod panes;
 mod restore;
 mod steps;
@@ -42,6 +43,7 @@ pub(crate) use restore::{check_shape, partitions_of, saved_watermarks};
 
 use events::EventOperators;
 use late::LateInOrder;
+use mirroring::Mirroring;
 use panes::StorePanes;
 use steps::{Steps, Tee};
 use writer::Writer;
@@ -110,6 +112,8 @@ pub struct WindowStore {
     batch_watermark: BatchWatermark,
     warned: Warned,
     clock: Arc<dyn Clock>,
+    // Before the writer, which may be waiting for it when the store is dropped.
+    mirroring: Option<Mirroring>,
     writer: Writer,
     restored: Option<Restored>,
     hot_bytes_max: usize,

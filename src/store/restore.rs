@@ -9,14 +9,15 @@ use super::builder::{WindowStoreBuilder, family};
 use super::events::EventOperators;
 use super::evolution::{self, Evolution, Plan, Rules, Verdict};
 use super::firing::set_step_rows;
+use super::mirroring::{Mirroring, Outbox};
 use super::panes::decode;
 use super::steps::Steps;
 use super::writer::Writer;
 use super::{Partition, Warned, WindowStore};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
-    Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity, StateDirectory,
-    VerifiedManifest,
+    Environment, Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity,
+    StateDirectory, VerifiedManifest,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
@@ -24,6 +25,7 @@ use crate::operator::{
     Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
     SourceSpec, WatermarkTracker, WindowOperator,
 };
+use crate::repository::{Prepared, prepare};
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
 /// Share of the hot buffer that restored panes may fill; the rest is for what comes.
@@ -112,11 +114,24 @@ fn definition(spec: &OperatorSpec) -> String {
 /// Opens the state directory, as the builder describes it.
 pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<WindowStore> {
     let steps = Steps::resolve(&mut builder.windows)?;
-    let directory = StateDirectory::open(path, &builder.name, Arc::clone(&builder.clock))?;
+    let prepared = builder
+        .repository
+        .as_ref()
+        .map(|settings| prepare(settings, path, &builder.name, builder.restore_at, &builder.clock))
+        .transpose()?;
+    let directory = StateDirectory::open_in(path, &builder.name, environment(&builder, prepared.as_ref()))?;
     let choice = directory.newest_verified(builder.restore_at)?;
     for damaged in &choice.damaged {
         tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
     }
+    let base = choice.chosen.as_ref().map(|verified| verified.manifest().epoch);
+    let outbox = match (prepared, &builder.repository) {
+        (Some(prepared), Some(settings)) => {
+            let uploader = prepared.claim(&directory, &builder.name, base, builder.retain)?;
+            Some(Outbox::new(uploader, settings))
+        }
+        _ => None,
+    };
     let mut events = EventOperators::new(&builder);
     let plan = choice.chosen.as_ref().map(|verified| evolve(verified.manifest(), &mut builder, &events));
     let plan = plan.transpose()?;
@@ -152,6 +167,9 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
             let (panes_loaded, windows_stored) = load_windows(&db, &mut operators, hot_bytes)?;
             let panes_loaded = panes_loaded + events.restore(&db, manifest)?;
             let published = directory.permit(&verified)?;
+            if let Some(outbox) = &outbox {
+                outbox.send_restored(&published, builder.clock.as_ref())?;
+            }
             (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
         }
     };
@@ -170,6 +188,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
     Ok(WindowStore {
         batch_watermark,
         steps,
+        mirroring: outbox.map(Mirroring),
         writer: Writer::start(Arc::clone(&db))?,
         directory,
         db,
@@ -186,6 +205,18 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         restored,
         failed: false,
     })
+}
+
+/// The outside world of the state directory, with what the repository says of other machines.
+fn environment(builder: &WindowStoreBuilder, prepared: Option<&Prepared>) -> Environment {
+    let environment = Environment::new(Arc::clone(&builder.clock));
+    let Some(prepared) = prepared else { return environment };
+    let set_aside = if prepared.adopted.is_some() { builder.epochs_above } else { 0 };
+    Environment {
+        generation_above: prepared.generation_above(),
+        epochs_above: prepared.epochs_above().max(set_aside),
+        ..environment
+    }
 }
 
 fn open_copy(

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{code_only, files, read, root};
 
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 3] = [
+const DOORS: [(&str, &[&str]); 5] = [
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
-    ("tokio", &["src/pipeline/", "src/checkpoint/repository/"]),
+    ("tokio", &["src/pipeline/", "src/repository/"]),
+    ("object_store", &["src/repository/"]),
+    ("futures_util", &["src/repository/"]),
 ];
 
 /// Row of each module, read from the table in docs/ARCHITECTURE.md: lines `| row | modules | owns |`.

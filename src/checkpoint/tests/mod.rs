@@ -73,7 +73,8 @@ impl DurableFs for HastyFs {
 }
 
 pub(super) fn environment(fs: Arc<dyn DurableFs>) -> Environment {
-    Environment { clock: Arc::new(ManualClock::at(1_700_000_000_000)), fs, new_lineage: Some(LINEAGE) }
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    Environment { fs, new_lineage: Some(LINEAGE), ..Environment::new(clock) }
 }
 
 pub(super) fn open(path: &Path) -> Result<StateDirectory, CheckpointError> {

@@ -19,6 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
+use crate::repository::Location;
 use crate::store::MEMORY_BYTES_MIN;
 
 pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
@@ -83,7 +84,7 @@ pub struct StateConfig {
 }
 
 /// When state is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointConfig {
     /// Time between checkpoints.
     pub interval: Span,
@@ -91,6 +92,17 @@ pub struct CheckpointConfig {
     pub input_bytes: Option<u64>,
     /// Checkpoints kept.
     pub retain: u32,
+    /// Where checkpoints are mirrored to, so that a lost machine can be replaced.
+    pub repository: Option<RepositoryConfig>,
+}
+
+/// Where checkpoints are mirrored to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryConfig {
+    /// A directory or an object store.
+    pub location: Location,
+    /// True when output waits until the repository has its checkpoint.
+    pub required: bool,
 }
 
 impl PipelineConfig {
@@ -156,7 +168,7 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let watermark = defaults.config;
     let timing = window::Timing { delay, advance: watermark.advance, close_at_end: watermark.close_at_end };
     let state = read_state(&mut root, base, &mut places)?;
-    let checkpoint = read_checkpoint(&mut root)?;
+    let checkpoint = read_checkpoint(&mut root, base, &mut places)?;
     let joins = root.take("join");
     let windows = match root.take("window") {
         Some(item) => window::read_all(item, base, timing, &mut places)?,
@@ -213,16 +225,53 @@ fn read_memory(item: &reader::Item<'_>) -> Result<u64> {
     Ok(bytes)
 }
 
-fn read_checkpoint(root: &mut Section<'_>) -> Result<CheckpointConfig> {
+fn read_checkpoint(
+    root: &mut Section<'_>,
+    base: &Path,
+    places: &mut contradiction::Places<'_>,
+) -> Result<CheckpointConfig> {
     let interval = Span::from_millis(CHECKPOINT_INTERVAL_MS).unwrap_or(Span::ZERO);
-    let defaults = CheckpointConfig { interval, input_bytes: None, retain: CHECKPOINTS_RETAINED };
+    let defaults =
+        CheckpointConfig { interval, input_bytes: None, retain: CHECKPOINTS_RETAINED, repository: None };
     let Some(item) = root.take("checkpoint") else { return Ok(defaults) };
-    let mut section = item.section(&["interval", "bytes", "retain"])?;
+    let mut section = item.section(&["interval", "bytes", "retain", "repository", "repository_required"])?;
     Ok(CheckpointConfig {
         interval: section.take("interval").map_or(Ok(defaults.interval), |item| item.positive_span())?,
         input_bytes: section.take("bytes").map(|item| item.bytes()).transpose()?,
         retain: section.take("retain").map_or(Ok(defaults.retain), |item| item.count())?,
+        repository: read_repository(&mut section, base, places)?,
     })
+}
+
+fn read_repository(
+    section: &mut Section<'_>,
+    base: &Path,
+    places: &mut contradiction::Places<'_>,
+) -> Result<Option<RepositoryConfig>> {
+    let required = section.take("repository_required");
+    let Some(item) = section.take("repository") else {
+        return match required {
+            Some(item) => Err(item.error(
+                "`repository_required` without `repository`",
+                "Add `repository = \"s3://bucket/my-pipeline\"`, or take this line out.",
+            )),
+            None => Ok(None),
+        };
+    };
+    let location = Location::parse(&item.name()?, base).map_err(|error| {
+        let error = Error::from(error);
+        item.error(error.to_string(), error.remedy().unwrap_or_default())
+    })?;
+    let location = match location {
+        Location::Directory(path) => {
+            let path = resolve(base, &path.to_string_lossy());
+            places.add_directory(&item, "the repository", &path);
+            Location::Directory(path)
+        }
+        store @ Location::Store { .. } => store,
+    };
+    let required = required.map_or(Ok(false), |item| item.boolean())?;
+    Ok(Some(RepositoryConfig { location, required }))
 }
 
 fn read_side_output(

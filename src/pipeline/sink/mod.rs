@@ -26,6 +26,7 @@ use crate::error::Result;
 pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
 pub(super) use names::{part, part_epoch};
+pub(super) use publisher::newest_published_in;
 pub(crate) use publisher::peek;
 pub use publisher::{AheadPolicy, Publisher, RecoverReport, Restored};
 pub(crate) use records::records_look;

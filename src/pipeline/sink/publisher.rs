@@ -208,6 +208,15 @@ pub(crate) fn peek(directory: &Path) -> Result<Option<Peeked>> {
     Ok(Some(Peeked { lineage, published_epoch, look, parts }))
 }
 
+/// The newest epoch published in an output directory, by its owner file and its parts; 0 for none, and when it cannot be
+/// read, which whoever opens the output reports.
+pub(in crate::pipeline) fn newest_published_in(directory: &Path) -> u64 {
+    let parts = list(directory).unwrap_or_default().into_iter().filter_map(|name| names::part_epoch(&name));
+    let bytes = fs::read(directory.join(names::STAGING).join(names::OWNER)).unwrap_or_default();
+    let owner: Option<Owner> = codec::decode(OWNER_MAGIC, OWNER_VERSION, &bytes).ok();
+    parts.chain(owner.map(|owner| owner.published_epoch)).max().unwrap_or(0)
+}
+
 /// Puts an output directory in order after a restart and takes hold of it; `header` is the part of epoch 0.
 ///
 /// The order makes each cut repeatable: refuse first, then own (and with it remember what is abandoned), set aside,

@@ -9,6 +9,7 @@ mod explain;
 mod generate;
 mod inspect;
 mod reapply;
+mod repository;
 mod restore;
 mod run;
 mod savepoint;
@@ -56,6 +57,8 @@ enum Command {
     Savepoint(savepoint::Arguments),
     /// Make a new state directory of a savepoint or a checkpoint: the same pipeline elsewhere, or a fork of it.
     Restore(restore::Arguments),
+    /// Look into a repository of checkpoints, bring one back, collect what nobody needs.
+    Repository(repository::Arguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Reapply(arguments) => reapply::run(&arguments),
         Command::Savepoint(arguments) => savepoint::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Repository(arguments) => repository::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

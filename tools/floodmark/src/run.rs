@@ -178,6 +178,7 @@ impl Watch for Screen {
             spill_ms = report.spill.as_millis() as u64,
             link_ms = report.link.as_millis() as u64,
             publish_ms = report.publish.as_millis() as u64,
+            upload_ms = report.upload.as_millis() as u64,
             output_ms = report.output.as_millis() as u64,
             "checkpoint"
         );
@@ -235,6 +236,18 @@ fn describe(summary: &RunSummary) -> String {
     let checkpoints = &summary.checkpoints;
     let last = checkpoints.last_epoch.map_or("none".to_owned(), |epoch| epoch.to_string());
     row("checkpoints", format!("{} in this run, newest {last}", checkpoints.count));
+    if let Some(uploads) = &summary.repository {
+        let last = uploads.last_epoch.map_or("none".to_owned(), |epoch| epoch.to_string());
+        let failed = match uploads.failed {
+            0 => String::new(),
+            failed => format!(", {failed} FAILED"),
+        };
+        let bytes = grouped(uploads.new_bytes);
+        row(
+            "repository",
+            format!("{} uploaded in this run{failed}, newest {last}, {bytes} bytes", uploads.uploaded),
+        );
+    }
     lines.join("\n") + "\n"
 }
 

@@ -8,6 +8,7 @@ mod deny;
 mod doctor;
 mod native;
 mod platform;
+mod servers;
 mod step;
 mod tasks;
 
@@ -23,6 +24,7 @@ usage: cargo xtask <command>
   check    formatting, lints, documentation; what a change must pass before it is handed over
   deep     the long tests: more kills, more seeds, more cut points
   doctor   say what this machine lacks, and install it where that is possible
+  servers  find or install the servers that tests start (an S3 server), outside of the repository
   deny     dependencies: advisories, licences, bans, sources
   fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
   ci       everything that CI runs, with a table of times
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         "demo" => tasks::demo(),
         "check" => tasks::check(),
         "doctor" => doctor::run(),
+        "servers" => servers::run(),
         "deny" => deny::run(),
         "ci" => tasks::ci(),
         "help" | "--help" | "-h" => {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::deny;
 use crate::doctor;
+use crate::servers;
 use crate::step::{Failure, Steps, root};
 
 /// One set of features for tests and lints, so that they share one build.
@@ -130,6 +131,7 @@ fn documentation(steps: &mut Steps) -> Result<(), Failure> {
 }
 
 fn run_tests(steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
+    servers::prepare(steps);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     steps.cargo("tests", &[&["test", "--workspace"], FEATURES.as_slice(), &args].concat())
 }

@@ -110,8 +110,13 @@ mod tests {
 
     fn window(lateness_ms: i64) -> OperatorSpec {
         let minute = Tumbling::new(Span::from_millis(60_000).unwrap(), 0).unwrap();
-        let count =
-            AggregateSpec { name: "n".to_owned(), function: Function::Count, input: None, defined: None, lane: 0 };
+        let count = AggregateSpec {
+            name: "n".to_owned(),
+            function: Function::Count,
+            input: None,
+            defined: None,
+            lane: 0,
+        };
         let allowed_lateness = Span::from_millis(lateness_ms).unwrap();
         OperatorSpec { allowed_lateness, ..OperatorSpec::new("w", minute, &["k"], vec![count]) }
     }

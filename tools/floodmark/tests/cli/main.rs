@@ -26,6 +26,8 @@ mod joins;
 mod lanes;
 mod reapply;
 mod reapply_savepoint;
+mod repository;
+mod s3;
 mod savepoint;
 mod steps;
 mod support;
