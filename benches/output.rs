@@ -10,7 +10,8 @@ use floodmark::event_time::{EventTime, Watermark, Window};
 use floodmark::operator::{PaneKind, ResultBlock, ResultRow};
 use floodmark::pipeline::generate::{Generator, Spec, TextFormat, append_event};
 use floodmark::pipeline::sink::{
-    Format, KeyField, KeyKind, Opened, Restored, ResultSink, ResultSpec, Sink, SinkContext, TimeFormat,
+    ColumnType, Format, KeyField, KeyKind, Opened, Restored, ResultSink, ResultSpec, Sink, SinkContext,
+    TimeFormat,
 };
 
 const BLOCKS: usize = 200;
@@ -72,6 +73,7 @@ fn write_results(name: &str, format: Format, float: bool, metadata: bool) {
         format,
         keys: vec![KeyField { name: "key".to_owned(), kind: KeyKind::Text }],
         aggregates: names.map(str::to_owned).to_vec(),
+        types: vec![if float { ColumnType::Float } else { ColumnType::Int }; 4],
         times: TimeFormat::Rfc3339,
         metadata,
         row_kinds: false,

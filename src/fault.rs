@@ -26,6 +26,9 @@ pub const POINTS: &[&str] = &[
     "retain.after",
 ];
 
+/// Fault points that only outputs to a table pass.
+pub const TABLE_POINTS: &[&str] = &["sink.publish.copied"];
+
 /// Passes the fault point `name`: nothing in a release, the armed action in a test build.
 ///
 /// # Errors

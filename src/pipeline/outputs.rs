@@ -1,17 +1,17 @@
 //! All outputs of a pipeline together: results per window, late events, rejected records. Counts what goes where.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::assemble;
 use super::config::{Format, PipelineConfig};
 use super::sink::{
-    AheadPolicy, DeadLetter, DeadLetterSink, JoinSink, LateSink, Opened, PublishPermit, Publisher,
-    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext,
-    StagedFile,
+    AheadPolicy, DeadLetter, DeadLetterSink, Deliveries, LateSink, Opened, Publish, PublishPermit,
+    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput,
+    WriteJoined, WriteResults,
 };
 use super::source::{Position, Rejected};
-use crate::checkpoint::{Published, StagedOutput};
+use crate::checkpoint::Published;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::operator::{Emit, EventBatch, JoinedRow, LateEvent, Rejection, ResultBlock, SourceId};
@@ -133,11 +133,11 @@ pub(super) struct Outputs {
     // Names of the windows, then of the joins.
     windows: Vec<String>,
     sources: Vec<String>,
-    results: Vec<ResultSink>,
-    joined: Vec<JoinSink>,
+    results: Vec<Box<dyn WriteResults>>,
+    joined: Vec<Box<dyn WriteJoined>>,
     late: Option<LateSink>,
     dead_letter: Option<DeadLetterSink>,
-    publishers: Arc<Mutex<Vec<Publisher>>>,
+    delivery: Arc<Mutex<Delivering>>,
     pub(super) counters: Counters,
     // Rows of the current epoch, by window or join.
     fresh_rows: Vec<u64>,
@@ -156,28 +156,20 @@ impl Outputs {
         strict: bool,
     ) -> Result<(Self, Vec<RecoverReport>)> {
         let restored = store.restored();
-        let staged: Vec<StagedFile> = match restored {
-            Some(restored) => restored
-                .manifest()
-                .staged
-                .iter()
-                .map(|staged| StagedFile::decode(&staged.handle))
-                .collect::<Result<_>>()?,
-            None => Vec::new(),
-        };
+        let staged: &[StagedOutput] = restored.map_or(&[], |restored| &restored.manifest().staged);
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
         let newest_epoch = store.next_epoch().saturating_sub(1);
-        let from = RestoredOutput { staged: &staged, last_epoch, newest_epoch, ahead };
+        let from = RestoredOutput { staged, last_epoch, newest_epoch, ahead };
         let directory = store.directory();
         let context = SinkContext { lineage: directory.lineage().0, generation: directory.generation() };
         let mut opening = Opening::default();
         let mut results = Vec::new();
         for window in &config.windows {
-            results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
+            results.push(opening.take(assemble::open_results(window, context, from)?));
         }
         let mut joined = Vec::new();
         for join in &config.joins {
-            joined.push(opening.take(JoinSink::open(assemble::joined(join), context, from)?));
+            joined.push(opening.take(assemble::open_joined(join, context, from)?));
         }
         // Text that is no JSON goes out as a string either way.
         let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
@@ -196,7 +188,7 @@ impl Outputs {
         let dead =
             dead.map(|path| DeadLetterSink::open(spec(DEAD_LETTER, path), context, from)).transpose()?;
         let dead_letter = dead.map(|opened| opening.take(opened));
-        opening.refuse_orphans(&staged)?;
+        opening.refuse_orphans(staged)?;
         let windows = config.windows.iter().map(|window| window.name.clone());
         let windows: Vec<String> = windows.chain(config.joins.iter().map(|join| join.name.clone())).collect();
         let counters =
@@ -209,7 +201,10 @@ impl Outputs {
             joined,
             late,
             dead_letter,
-            publishers: Arc::new(Mutex::new(opening.publishers)),
+            delivery: Arc::new(Mutex::new(Delivering {
+                outputs: Deliveries::new(opening.publishers),
+                permit: None,
+            })),
             counters,
             place: Place::default(),
             rejected: VecDeque::new(),
@@ -275,16 +270,18 @@ impl Outputs {
         }
     }
 
-    /// Makes everything written so far durable as the output of `epoch`.
-    pub(super) fn stage(&mut self, epoch: u64) -> Result<Vec<StagedFile>> {
+    /// Makes everything written so far durable as the output of `epoch`. Returns what the manifest has to name: what
+    /// waits from earlier epochs, then this one's.
+    pub(super) fn stage(&mut self, epoch: u64) -> Result<Vec<StagedOutput>> {
         for (window, rows) in self.windows.iter().zip(&mut self.fresh_rows) {
             *self.counters.results.entry(window.clone()).or_default() += std::mem::take(rows);
         }
-        let results = self.results.iter_mut().map(|sink| sink as &mut dyn Sink);
-        let joined = self.joined.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let results = self.results.iter_mut().map(|sink| &mut **sink as &mut dyn Sink);
+        let joined = self.joined.iter_mut().map(|sink| &mut **sink as &mut dyn Sink);
         let late = self.late.iter_mut().map(|sink| sink as &mut dyn Sink);
         let dead_letter = self.dead_letter.iter_mut().map(|sink| sink as &mut dyn Sink);
-        let mut staged = Vec::new();
+        // No checkpoint is under way, so nobody else is at it.
+        let mut staged = lock(&self.delivery).outputs.waiting().to_vec();
         for sink in results.chain(joined).chain(late).chain(dead_letter) {
             staged.extend(sink.stage(epoch)?);
         }
@@ -292,22 +289,25 @@ impl Outputs {
     }
 
     /// What to do with the permit of the checkpoint that holds `staged`.
-    pub(super) fn publication(&self, staged: Vec<StagedFile>) -> AfterPublish {
-        let publishers = Arc::clone(&self.publishers);
+    pub(super) fn publication(&self, staged: Vec<StagedOutput>) -> AfterPublish {
+        let delivery = Arc::clone(&self.delivery);
         Box::new(move |permit| {
-            let mut publishers = publishers.lock().unwrap_or_else(PoisonError::into_inner);
-            for file in &staged {
-                let publisher = publishers.iter_mut().find(|publisher| publisher.sink() == file.sink());
-                let unknown = || {
-                    Error::new(
-                        ErrorKind::Bug,
-                        format!("staged output has no publisher: name={}", file.sink()),
-                    )
-                };
-                publisher.ok_or_else(unknown)?.publish(file, permit)?;
-            }
-            Ok(())
+            let mut delivery = lock(&delivery);
+            delivery.permit = Some(permit.clone());
+            delivery.outputs.publish(staged, permit)
         })
+    }
+
+    /// After the last checkpoint: delivers what still waits. A run that was told to stop tries once, one that has
+    /// completed keeps trying for a while.
+    pub(super) fn deliver_rest(&self, patient: bool) -> Result<()> {
+        let mut delivery = lock(&self.delivery);
+        let Some(permit) = delivery.permit.clone() else { return Ok(()) };
+        if patient {
+            return delivery.outputs.insist(0, &permit);
+        }
+        let waiting = delivery.outputs.waiting().to_vec();
+        if waiting.is_empty() { Ok(()) } else { delivery.outputs.publish(waiting, &permit) }
     }
 
     /// Result rows so far, the current epoch included.
@@ -316,23 +316,22 @@ impl Outputs {
     }
 }
 
-/// The form of handles that manifests keep.
-pub(super) fn handles(staged: &[StagedFile]) -> Result<Vec<StagedOutput>> {
-    let handle = |file: &StagedFile| {
-        Ok(StagedOutput {
-            sink: file.sink().to_owned(),
-            handle: file.encode()?,
-            rows: file.rows(),
-            bytes: file.bytes(),
-        })
-    };
-    staged.iter().map(handle).collect()
+/// The publishing halves, on the checkpoint's thread, and the newest permit they were given.
+#[derive(Debug)]
+struct Delivering {
+    outputs: Deliveries,
+    permit: Option<Published>,
+}
+
+fn lock(delivery: &Mutex<Delivering>) -> MutexGuard<'_, Delivering> {
+    // What was delivered is noted where it was delivered to; a panic in between loses nothing.
+    delivery.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Collects the publishing halves while outputs are opened.
 #[derive(Default)]
 struct Opening {
-    publishers: Vec<Publisher>,
+    publishers: Vec<Box<dyn Publish>>,
     reports: Vec<RecoverReport>,
 }
 
@@ -344,16 +343,15 @@ impl Opening {
     }
 
     /// Refuses a checkpoint whose staged output has nowhere to go: its rows would be lost.
-    fn refuse_orphans(&self, staged: &[StagedFile]) -> Result<()> {
+    fn refuse_orphans(&self, staged: &[StagedOutput]) -> Result<()> {
         let known =
-            |file: &StagedFile| self.publishers.iter().any(|publisher| publisher.sink() == file.sink());
+            |file: &StagedOutput| self.publishers.iter().any(|publisher| publisher.sink() == file.sink);
         let Some(orphan) = staged.iter().find(|file| !known(file)) else { return Ok(()) };
         Err(Error::new(
             ErrorKind::Incompatible,
             format!(
                 "the checkpoint holds output for a sink that the pipeline no longer has: sink={} rows={}",
-                orphan.sink(),
-                orphan.rows()
+                orphan.sink, orphan.rows
             ),
         )
         .with_remedy("put the output back into the pipeline file and run once; then it can be removed"))
