@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{code_only, files, read, root};
 
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 3] = [
+const DOORS: [(&str, &[&str]); 5] = [
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/checkpoint/repository/"]),
+    ("parquet", &["src/pipeline/sink/parquet/"]),
+    ("postgres", &["src/pipeline/sink/postgres/", "tools/floodmark/tests/cli/postgres/"]),
 ];
 
 /// Row of each module, read from the table in docs/ARCHITECTURE.md: lines `| row | modules | owns |`.

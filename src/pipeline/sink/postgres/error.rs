@@ -17,7 +17,7 @@ pub(super) enum TableError {
     #[error("cannot {doing}: cause={}", cause(.source))]
     Server { doing: &'static str, source: Box<postgres::Error> },
     /// A later run of this lineage has been here.
-    #[error("a newer run owns this table: table={table} generation={ours} newer={newer}")]
+    #[error("a newer run owns this table: table={table} generation={ours} owner={newer}")]
     Fenced { table: String, ours: u64, newer: u64 },
     /// The marker is of another lineage.
     #[error("the table holds the rows of another state: table={table}")]

@@ -18,6 +18,7 @@ pub(super) struct Row {
     lineage: String,
     generation: u64,
     pub(super) epoch: u64,
+    run: String,
 }
 
 impl Marker {
@@ -33,21 +34,27 @@ impl Marker {
         let number = |index: usize| row.try_get::<_, i64>(index).map(i64::cast_unsigned);
         let read = || {
             let lineage = row.try_get(0)?;
-            Ok(Row { lineage, generation: number(1)?, epoch: number(2)? })
+            Ok(Row { lineage, generation: number(1)?, epoch: number(2)?, run: row.try_get(3)? })
         };
         let row: Result<Row, postgres::Error> = read();
         Ok(Self { row: Some(row.map_err(refused("read floodmark_epochs"))?) })
     }
 
-    /// The row, when it is ours.
-    pub(super) fn admits(&self, statements: &Statements, context: SinkContext) -> Result<&Row, TableError> {
+    /// The row, when it is that of this run. Of two runs of one generation, which a copied state directory makes, the one
+    /// that opened last has it.
+    pub(super) fn admits(
+        &self,
+        statements: &Statements,
+        context: SinkContext,
+        run: &str,
+    ) -> Result<&Row, TableError> {
         let table = || statements.target.clone();
         let Some(row) = &self.row else { return Err(TableError::Marker { table: table() }) };
         if row.lineage != lineage_text(context) {
             return Err(TableError::Foreign { table: table() });
         }
         let (ours, found) = (context.generation, row.generation);
-        if found > ours {
+        if found > ours || (found == ours && row.run != run) {
             return Err(TableError::Fenced { table: table(), ours, newer: found });
         }
         if found < ours {
@@ -57,14 +64,14 @@ impl Marker {
     }
 }
 
-/// Makes the table this run's, or says why it cannot be.
+/// Makes the table this run's, or says why it cannot be. Returns what the server calls this run.
 pub(super) fn take_over(
     transaction: &mut Transaction<'_>,
     statements: &Statements,
     sink: &str,
     context: SinkContext,
     last_epoch: u64,
-) -> Result<(), TableError> {
+) -> Result<String, TableError> {
     let table = || statements.target.clone();
     let marker = Marker::lock(transaction, statements)?;
     if let Some(row) = &marker.row {
@@ -80,10 +87,9 @@ pub(super) fn take_over(
         }
     }
     let generation = context.generation.cast_signed();
-    transaction
-        .execute(&statements.own_marker, &[&statements.target, &sink, &lineage_text(context), &generation])
-        .map_err(refused("write floodmark_epochs"))?;
-    Ok(())
+    let owned = transaction
+        .query_one(&statements.own_marker, &[&statements.target, &sink, &lineage_text(context), &generation]);
+    owned.and_then(|row| row.try_get(0)).map_err(refused("write floodmark_epochs"))
 }
 
 /// Notes that `epoch` is in.

@@ -43,6 +43,7 @@ pub(super) struct TablePublisher {
     sink: String,
     preamble: Vec<u8>,
     context: SinkContext,
+    run: String,
     session: Session,
     statements: Statements,
     outbox: Outbox,
@@ -58,16 +59,17 @@ pub(super) fn recover(
     let due = StagedFile::due(restored, &place.sink)?;
     let outbox = Outbox::open(place)?;
     let mut session = Session::new(&wanted.url)?;
-    let statements = session.insist(|client| {
+    let (statements, run) = session.insist(|client| {
         let mut transaction = session::begin(client)?;
         let relation = schema::settle(&mut transaction, &wanted)?;
         let statements = Statements::new(relation, &wanted);
-        marker::take_over(&mut transaction, &statements, &place.sink, context, restored.last_epoch)?;
+        let run =
+            marker::take_over(&mut transaction, &statements, &place.sink, context, restored.last_epoch)?;
         transaction.commit().map_err(refused("take over the table"))?;
-        Ok(statements)
+        Ok((statements, run))
     })?;
     let (sink, preamble) = (place.sink.clone(), place.preamble.clone());
-    let mut publisher = TablePublisher { sink, preamble, context, session, statements, outbox };
+    let mut publisher = TablePublisher { sink, preamble, context, run, session, statements, outbox };
     let mut report = RecoverReport::default();
     for staged in &due {
         if publisher.insist(staged)? {
@@ -101,11 +103,11 @@ impl TablePublisher {
     /// Cut before the commit: the server forgets the transaction. Cut after it: the marker says that the epoch is in,
     /// and the file is removed the next time. Returns whether the rows are new.
     fn settle(&mut self, staged: &StagedFile) -> Result<bool, TableError> {
-        let Self { session, statements, outbox, preamble, context, .. } = self;
+        let Self { session, statements, outbox, preamble, context, run, .. } = self;
         let new = session.with(|client| {
             let mut transaction = session::begin(client)?;
             let marker = Marker::lock(&mut transaction, statements)?;
-            if marker.admits(statements, *context)?.epoch >= staged.epoch {
+            if marker.admits(statements, *context, run)?.epoch >= staged.epoch {
                 return Ok(false);
             }
             write_rows(&mut transaction, statements, outbox, preamble, staged)?;

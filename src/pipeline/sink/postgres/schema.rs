@@ -106,7 +106,8 @@ fn has_key(
 fn create_markers(relation: &Relation) -> String {
     format!(
         "CREATE TABLE {} (target text PRIMARY KEY, sink text NOT NULL, lineage text NOT NULL, \
-         generation bigint NOT NULL, epoch bigint NOT NULL, changed_at timestamptz NOT NULL DEFAULT now())",
+         generation bigint NOT NULL, epoch bigint NOT NULL, run uuid NOT NULL, \
+         changed_at timestamptz NOT NULL DEFAULT now())",
         relation.markers()
     )
 }

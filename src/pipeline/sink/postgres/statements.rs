@@ -59,12 +59,13 @@ impl Statements {
         Self {
             target: format!("{}.{}", relation.schema, relation.name),
             lock_marker: format!(
-                "SELECT lineage, generation, epoch FROM {markers} WHERE target = $1 FOR UPDATE"
+                "SELECT lineage, generation, epoch, run::text FROM {markers} WHERE target = $1 FOR UPDATE"
             ),
             own_marker: format!(
-                "INSERT INTO {markers} (target, sink, lineage, generation, epoch) VALUES ($1, $2, $3, $4, 0) \
+                "INSERT INTO {markers} (target, sink, lineage, generation, epoch, run) \
+                 VALUES ($1, $2, $3, $4, 0, gen_random_uuid()) \
                  ON CONFLICT (target) DO UPDATE SET sink = EXCLUDED.sink, generation = EXCLUDED.generation, \
-                 changed_at = now()"
+                 run = EXCLUDED.run, changed_at = now() RETURNING run::text"
             ),
             advance_marker: format!(
                 "UPDATE {markers} SET epoch = $2, changed_at = now() WHERE target = $1 AND epoch < $2"

@@ -22,6 +22,8 @@ mod golden;
 mod inspect;
 mod joins;
 mod lanes;
+mod outputs;
+mod postgres;
 mod reapply;
 mod steps;
 mod support;
