@@ -112,6 +112,7 @@ fn main() {
     write_results("jsonl, 4 integers, metadata", Format::Jsonl, false, true);
     write_results("jsonl, 1 integer 3 floats", Format::Jsonl, true, false);
     write_results("csv, 4 integers", Format::Csv, false, false);
+    write_results("parquet, 4 integers", Format::Parquet, false, false);
     generate("generate s1 jsonl", Spec::s1(5_000_000), TextFormat::Jsonl);
     generate("generate s4 csv", Spec::s4(5_000_000), TextFormat::Csv);
 }

@@ -42,14 +42,16 @@ impl Deliveries {
         permit: &dyn PublishPermit,
     ) -> Result<()> {
         self.waiting = staged;
-        let before = self.most_waiting();
         match self.deliver(permit)? {
             None => Ok(()),
             Some(reason) if self.most_waiting() <= WAITING_MAX => {
-                tracing::warn!(
-                    waiting_epochs = self.most_waiting(), limit = WAITING_MAX, first = before <= 1, %reason,
-                    "results wait to be delivered; they are staged durably, and processing goes on"
-                );
+                // Told when it begins, and then ever more rarely.
+                if self.most_waiting().is_power_of_two() {
+                    tracing::warn!(
+                        waiting_epochs = self.most_waiting(), limit = WAITING_MAX, %reason,
+                        "results wait to be delivered; they are staged durably, and processing goes on"
+                    );
+                }
                 Ok(())
             }
             Some(_) => self.insist(WAITING_MAX, permit),

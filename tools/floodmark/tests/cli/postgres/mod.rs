@@ -353,7 +353,7 @@ fn the_example_fills_its_tables() {
     let Some(server) = Server::start() else { return };
     let examples = Examples::new();
     let pipeline = examples.path("examples/postgres/pipeline.toml");
-    let summary = examples.run_in(&pipeline, &[("DATABASE_URL", &server.url())]).summary();
+    let summary = examples.run_in(&pipeline, &[("DATABASE_URL", server.url().as_str())]).summary();
     assert_eq!(summary["outcome"], "completed", "{summary}");
     let count = |table: &str| server.rows(&format!("SELECT count(*) FROM {table}"))[0][0].clone();
     assert_eq!(count("hourly_visits"), summary["total"]["results"]["hourly"].to_string());
