@@ -38,6 +38,7 @@ pub struct JoinSinkSpec {
 #[derive(Debug)]
 pub struct JoinSink(Rendering);
 
+#[cfg_attr(feature = "parquet", expect(clippy::large_enum_variant, reason = "an output has one"))]
 #[derive(Debug)]
 enum Rendering {
     Text {
@@ -91,11 +92,12 @@ impl JoinSink {
     /// # Errors
     /// When the disk is in the way; the sink then refuses work.
     pub fn write(&mut self, row: &JoinedRow<'_>) -> Result<()> {
-        Ok(match &mut self.0 {
+        match &mut self.0 {
             Rendering::Text { rows, writer } => writer.row(|out| rows.append(row, out))?,
             #[cfg(feature = "parquet")]
             Rendering::Parquet(writer) => writer.write_joined(row)?,
-        })
+        }
+        Ok(())
     }
 }
 

@@ -53,6 +53,7 @@ pub struct ResultSpec {
 #[derive(Debug)]
 pub struct ResultSink(Rendering);
 
+#[cfg_attr(feature = "parquet", expect(clippy::large_enum_variant, reason = "an output has one"))]
 #[derive(Debug)]
 enum Rendering {
     Text {

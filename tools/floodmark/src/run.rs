@@ -58,8 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if arguments.json && config.prints_results() {
         let message = "--json prints on standard output, where an output of the pipeline (path = \"-\") prints its rows";
         return Err(Error::new(ErrorKind::Invalid, message)
-            .with_remedy("leave --json out, or give that output a directory")
-            .into());
+            .with_remedy("leave --json out, or give that output a directory"));
     }
     let mut screen = Screen::new(arguments.quiet);
     let result = run_until_signalled(&config, options, SystemClock::shared(), &mut screen);

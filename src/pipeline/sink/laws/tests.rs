@@ -104,7 +104,7 @@ impl Half {
     /// Epoch and generation, twice, so that damage shows.
     fn key(&self, staged: &StagedOutput) -> Result<(u64, u64)> {
         let text = String::from_utf8_lossy(&staged.handle).into_owned();
-        let (one, two) = text.split_once('|').unwrap_or((&text, ""));
+        let (one, two) = text.split_once('|').unwrap_or((&text, "nothing"));
         if one != two && self.memory.flaw != Flaw::BelievesAnyHandle {
             return Err(refused("damaged"));
         }

@@ -114,7 +114,7 @@ fn every_type_and_every_null_is_read_back() {
     assert_eq!(first[1], "order=-7");
     assert!(matches!(rows[0].get_column_iter().nth(2).unwrap().1, Field::TimestampMillis(-1)), "{first:?}");
     assert_eq!(first[4], "n=-9223372036854775808");
-    assert_eq!(first[5], "sum=-1180591620717411303424");
+    assert_eq!(first[5], "sum=-1180591620717411303424.");
     assert_eq!(first[6], "paid=-0.50");
     assert_eq!(first[8], "last=\"grüße\"");
     assert_eq!(first[9], "all=\"[\"x\\\"y\",null]\"");

@@ -139,10 +139,10 @@ fn cells(row: &Json, columns: &[&str]) -> Vec<String> {
     columns.iter().map(cell).collect()
 }
 
-/// Both as multisets: a table has no order. Numbers by value, whatever their text.
+/// Both as multisets: a table has no order. Numbers by value, to the digits that the JSON reader of the test keeps.
 fn assert_same(expected: Vec<Vec<String>>, found: Vec<Vec<String>>, context: &str) {
     let sorted = |rows: Vec<Vec<String>>| {
-        let cell = |text: String| text.parse::<f64>().map_or(text, |number| format!("{number:?}"));
+        let cell = |text: String| text.parse::<f64>().map_or(text, |number| format!("{number:.12e}"));
         let mut rows: Vec<Vec<String>> =
             rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
         rows.sort();
