@@ -84,6 +84,7 @@ impl PartWriter {
     }
 
     /// Appends bytes that hold `rows` rows, those written by what keeps rows back for a while included.
+    #[cfg(feature = "parquet")]
     pub(super) fn append(&mut self, rows: u64, bytes: &[u8]) -> Result<(), SinkError> {
         self.check()?;
         self.rows += rows;
@@ -102,6 +103,7 @@ impl PartWriter {
     }
 
     /// Refuses work from here on.
+    #[cfg(feature = "parquet")]
     pub(super) fn poison(&mut self) {
         self.failed = true;
     }

@@ -100,8 +100,7 @@ impl TableError {
     fn remedy(&self) -> String {
         match self {
             Self::Address(_) => {
-                "write it as postgresql://user:password@host:port/database; TLS is not built in, so \
-                                 without sslmode=require"
+                "write it as postgresql://user:password@host:port/database, without sslmode=require"
                     .to_owned()
             }
             Self::Server { .. } if self.may_pass() => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postgres::config::SslMode;
 use postgres::{Client, Config, NoTls, Transaction};
 
 use super::error::{TableError, refused};
@@ -34,6 +35,12 @@ impl Session {
     pub(super) fn new(url: &Secret) -> Result<Self, TableError> {
         let parsed: Result<Config, _> = url.reveal().parse();
         let mut config = parsed.map_err(|error| TableError::Address(error.to_string()))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(TableError::Address("it names no host".to_owned()));
+        }
+        if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
+            return Err(TableError::Address("it asks for TLS, which is not built in".to_owned()));
+        }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }

@@ -21,6 +21,7 @@ pub(in super::super) struct CopyRows {
 }
 
 impl CopyRows {
+    #[cfg(any(test, feature = "postgres"))]
     pub(in super::super) fn new(rows: TypedRows) -> Self {
         Self { rows, scratch: Vec::new() }
     }
