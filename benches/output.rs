@@ -10,7 +10,8 @@ use floodmark::event_time::{EventTime, Watermark, Window};
 use floodmark::operator::{PaneKind, ResultBlock, ResultRow};
 use floodmark::pipeline::generate::{Generator, Spec, TextFormat, append_event};
 use floodmark::pipeline::sink::{
-    Format, KeyField, KeyKind, Opened, Restored, ResultSink, ResultSpec, Sink, SinkContext, TimeFormat,
+    ColumnType, Format, KeyField, KeyKind, Opened, Restored, ResultSink, ResultSpec, Sink, SinkContext,
+    TimeFormat,
 };
 
 const BLOCKS: usize = 200;
@@ -72,6 +73,7 @@ fn write_results(name: &str, format: Format, float: bool, metadata: bool) {
         format,
         keys: vec![KeyField { name: "key".to_owned(), kind: KeyKind::Text }],
         aggregates: names.map(str::to_owned).to_vec(),
+        types: vec![if float { ColumnType::Float } else { ColumnType::Int }; 4],
         times: TimeFormat::Rfc3339,
         metadata,
         row_kinds: false,
@@ -110,6 +112,7 @@ fn main() {
     write_results("jsonl, 4 integers, metadata", Format::Jsonl, false, true);
     write_results("jsonl, 1 integer 3 floats", Format::Jsonl, true, false);
     write_results("csv, 4 integers", Format::Csv, false, false);
+    write_results("parquet, 4 integers", Format::Parquet, false, false);
     generate("generate s1 jsonl", Spec::s1(5_000_000), TextFormat::Jsonl);
     generate("generate s4 csv", Spec::s4(5_000_000), TextFormat::Csv);
 }

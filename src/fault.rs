@@ -44,6 +44,9 @@ pub const SAVEPOINT_POINTS: &[&str] = &[
 pub const UPLOAD_POINTS: &[&str] =
     &["upload.file.before", "upload.file.after", "upload.manifest.before", "upload.manifest.after"];
 
+/// Fault points that only outputs to a table pass.
+pub const TABLE_POINTS: &[&str] = &["sink.publish.copied"];
+
 /// Passes the fault point `name`: nothing in a release, the armed action in a test build.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use super::primitive::{float_sum, int_sum, squares};
 use super::wide::squared_distances;
 
 /// Digits that the average of decimals has beyond theirs.
-const AVG_DIGITS: u8 = 4;
+pub(crate) const AVG_DIGITS: u8 = 4;
 
 /// Where an aggregate's value is, and what it is.
 #[derive(Clone, Debug)]

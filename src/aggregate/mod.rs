@@ -39,6 +39,7 @@ pub(crate) use convert::{lane_for, shares_state};
 use define::Erased;
 pub use define::{Aggregate, Defined, Observation, StateError};
 pub(crate) use fields::{decode_fields, encode_fields};
+pub(crate) use finish::AVG_DIGITS;
 pub use function::{Beyond, Fraction, Function, Keep, LIMIT_MAX, PRECISIONS};
 pub use input::{Input, InputType};
 pub use layout::{Layout, Touch};

@@ -4,13 +4,17 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::config::{
-    JoinConfig, KeyField as KeyConfig, KeyType, OutputFormat, OutputTime, PipelineConfig, SelectedField,
-    WindowConfig,
+    AggregateConfig, Function, JoinConfig, KeyField as KeyConfig, KeyType, OutputFormat, OutputTarget,
+    OutputTime, PipelineConfig, SelectedField, TableConfig, TableWrite as TableWriteConfig, WindowConfig,
 };
-use super::sink::{Format, JoinSinkSpec, KeyField, KeyKind, ResultSpec, TimeFormat};
+use super::sink::{
+    ColumnType, ConsoleSpec, Format, JoinSinkSpec, KeyField, KeyKind, Opened, Output, Restored, ResultSpec,
+    Secret, SinkContext, TableRows, TableSpec, TableWrite, TimeFormat, WriteJoined, WriteResults,
+};
 use super::source::{ParsePlan, ValueField, WindowColumns};
-use crate::aggregate::{AggregateSpec, Input, InputType};
-use crate::event_time::Span;
+use crate::aggregate::{AVG_DIGITS, AggregateSpec, Input, InputType};
+use crate::error::Result;
+use crate::event_time::{Span, Windows};
 use crate::operator::{DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec};
 use crate::store::{WindowStore, WindowStoreBuilder};
 
@@ -134,7 +138,44 @@ fn operator(window: &WindowConfig, columns: &WindowColumns, values: &[ValueField
     }
 }
 
-/// Where and how the results of a window are written.
+/// Recovers and opens the output of a window.
+pub(super) fn open_results(
+    window: &WindowConfig,
+    context: SinkContext,
+    restored: Restored<'_>,
+) -> Result<Opened<Box<dyn WriteResults>>> {
+    let opened = match &window.output.target {
+        OutputTarget::Files => results(window).open(context, restored)?.map(boxed),
+        OutputTarget::Console => ConsoleSpec(results(window)).open(context, restored)?,
+        OutputTarget::Postgres(table) => result_table(window, table)?.open(context, restored)?.map(boxed),
+    };
+    Ok(opened)
+}
+
+/// Recovers and opens the output of a join.
+pub(super) fn open_joined(
+    join: &JoinConfig,
+    context: SinkContext,
+    restored: Restored<'_>,
+) -> Result<Opened<Box<dyn WriteJoined>>> {
+    let opened = match &join.output.target {
+        OutputTarget::Files => {
+            joined(join).open(context, restored)?.map(|sink| Box::new(sink) as Box<dyn WriteJoined>)
+        }
+        OutputTarget::Console => ConsoleSpec(joined(join)).open(context, restored)?,
+        OutputTarget::Postgres(table) => {
+            let opened = joined_table(join, table)?.open(context, restored)?;
+            opened.map(|sink| Box::new(sink) as Box<dyn WriteJoined>)
+        }
+    };
+    Ok(opened)
+}
+
+fn boxed(sink: impl WriteResults + 'static) -> Box<dyn WriteResults> {
+    Box::new(sink)
+}
+
+/// Where and how the results of a window are written, where they are files or printed.
 pub(super) fn results(window: &WindowConfig) -> ResultSpec {
     ResultSpec {
         name: format!("results.{}", window.name),
@@ -142,15 +183,91 @@ pub(super) fn results(window: &WindowConfig) -> ResultSpec {
         format: format(window.output.format),
         keys: keys(&window.key),
         aggregates: window.aggregates.iter().map(|aggregate| aggregate.name.clone()).collect(),
+        types: window.aggregates.iter().map(column_type).collect(),
         times: times(window.output.time_format),
         metadata: window.output.metadata,
         row_kinds: window.retractions,
     }
 }
 
-/// Where and how the rows of a join are written.
+fn result_table(window: &WindowConfig, table: &TableConfig) -> Result<TableSpec> {
+    let ResultSpec { name, directory, keys, aggregates, types, metadata, row_kinds, .. } = results(window);
+    let unbounded = window.windows == Windows::Global;
+    let rows =
+        TableRows::Results { aggregates, metadata, row_kinds, unbounded, primary_key: primary_key(window) };
+    Ok(TableSpec {
+        name,
+        outbox: directory,
+        url: Secret::from_env(&table.url_env)?,
+        table: table.table.clone(),
+        write: match table.write {
+            TableWriteConfig::Append => TableWrite::Append,
+            TableWriteConfig::Upsert => TableWrite::Upsert,
+        },
+        keys,
+        rows,
+        types,
+    })
+}
+
+/// What tells the row of one pane from all others. The end is needed where windows may share a start.
+fn primary_key(window: &WindowConfig) -> Vec<String> {
+    let bounds: &[&str] = match window.windows {
+        Windows::Global => &[],
+        Windows::Session { .. } | Windows::Cumulative(_) => &["window_start", "window_end"],
+        _ => &["window_start"],
+    };
+    let key = window.key.iter().map(|key| key.field.clone());
+    key.chain(bounds.iter().map(|&name| name.to_owned())).collect()
+}
+
+fn joined_table(join: &JoinConfig, table: &TableConfig) -> Result<TableSpec> {
+    let JoinSinkSpec { name, directory, keys, left, right, types, .. } = joined(join);
+    Ok(TableSpec {
+        name,
+        outbox: directory,
+        url: Secret::from_env(&table.url_env)?,
+        table: table.table.clone(),
+        write: TableWrite::Append,
+        keys,
+        rows: TableRows::Joined { left, right },
+        types,
+    })
+}
+
+/// The type of an aggregate's column.
+fn column_type(aggregate: &AggregateConfig) -> ColumnType {
+    let input = aggregate.input.map_or(ColumnType::Int, input_type);
+    match aggregate.function {
+        Function::Count | Function::Distinct { .. } | Function::ApproxDistinct { .. } => ColumnType::Int,
+        Function::Sum if input == ColumnType::Int => ColumnType::Whole,
+        Function::Sum | Function::Min | Function::Max | Function::First | Function::Last => input,
+        Function::Avg => match input {
+            ColumnType::Decimal(scale) => ColumnType::Decimal(scale.saturating_add(AVG_DIGITS)),
+            _ => ColumnType::Float,
+        },
+        Function::Variance
+        | Function::VariancePop
+        | Function::Stddev
+        | Function::StddevPop
+        | Function::Quantile { .. } => ColumnType::Float,
+        Function::TopK { .. } | Function::Collect { .. } | Function::Defined => ColumnType::Json,
+    }
+}
+
+fn input_type(input: InputType) -> ColumnType {
+    match input {
+        InputType::Int => ColumnType::Int,
+        InputType::Float => ColumnType::Float,
+        InputType::Decimal(scale) => ColumnType::Decimal(scale),
+        InputType::Text => ColumnType::Text,
+    }
+}
+
+/// Where and how the rows of a join are written, where they are files or printed.
 pub(super) fn joined(join: &JoinConfig) -> JoinSinkSpec {
     let names = |fields: &[SelectedField]| fields.iter().map(|selected| selected.name.clone()).collect();
+    let fields = join.left_fields.iter().chain(&join.right_fields);
     JoinSinkSpec {
         name: format!("joined.{}", join.name),
         directory: join.output.path.clone(),
@@ -158,6 +275,7 @@ pub(super) fn joined(join: &JoinConfig) -> JoinSinkSpec {
         keys: keys(&join.key),
         left: names(&join.left_fields),
         right: names(&join.right_fields),
+        types: fields.map(|selected| input_type(selected.input)).collect(),
         times: times(join.output.time_format),
     }
 }
@@ -177,6 +295,7 @@ fn format(format: OutputFormat) -> Format {
     match format {
         OutputFormat::JsonLines => Format::Jsonl,
         OutputFormat::Csv => Format::Csv,
+        OutputFormat::Parquet => Format::Parquet,
     }
 }
 

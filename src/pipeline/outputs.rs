@@ -1,18 +1,18 @@
 //! All outputs of a pipeline together: results per window, late events, rejected records. Counts what goes where.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::assemble;
 use super::config::{Format, PipelineConfig};
 use super::sink::{
-    AheadPolicy, DeadLetter, DeadLetterSink, JoinSink, LateSink, Opened, PublishPermit, Publisher,
-    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, ResultSink, Sink, SinkContext,
-    StagedFile, newest_published_in,
+    AheadPolicy, DeadLetter, DeadLetterSink, Deliveries, LateSink, Opened, Publish, PublishPermit,
+    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput,
+    WriteJoined, WriteResults, newest_published_in, renamed_staged,
 };
 use super::source::{Position, Rejected};
 use super::task::RunOptions;
-use crate::checkpoint::{Manifest, Published, StagedOutput};
+use crate::checkpoint::{Manifest, Published};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::operator::{Emit, EventBatch, JoinedRow, LateEvent, Rejection, ResultBlock, SourceId};
@@ -134,11 +134,11 @@ pub(super) struct Outputs {
     // Names of the windows, then of the joins.
     windows: Vec<String>,
     sources: Vec<String>,
-    results: Vec<ResultSink>,
-    joined: Vec<JoinSink>,
+    results: Vec<Box<dyn WriteResults>>,
+    joined: Vec<Box<dyn WriteJoined>>,
     late: Option<LateSink>,
     dead_letter: Option<DeadLetterSink>,
-    publishers: Arc<Mutex<Vec<Publisher>>>,
+    delivery: Arc<Mutex<Delivering>>,
     pub(super) counters: Counters,
     // Rows of the current epoch, by window or join.
     fresh_rows: Vec<u64>,
@@ -158,7 +158,7 @@ impl Outputs {
     ) -> Result<(Self, Vec<RecoverReport>)> {
         let restored = store.restored();
         let staged = match restored {
-            Some(restored) => staged_files(config, restored.manifest())?,
+            Some(restored) => staged_outputs(config, restored.manifest())?,
             None => Vec::new(),
         };
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
@@ -169,11 +169,11 @@ impl Outputs {
         let mut opening = Opening::default();
         let mut results = Vec::new();
         for window in &config.windows {
-            results.push(opening.take(ResultSink::open(assemble::results(window), context, from)?));
+            results.push(opening.take(assemble::open_results(window, context, from)?));
         }
         let mut joined = Vec::new();
         for join in &config.joins {
-            joined.push(opening.take(JoinSink::open(assemble::joined(join), context, from)?));
+            joined.push(opening.take(assemble::open_joined(join, context, from)?));
         }
         // Text that is no JSON goes out as a string either way.
         let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
@@ -196,8 +196,8 @@ impl Outputs {
             (None, _) => {}
             (Some(orphan), false) => return Err(refuse_orphan(orphan)),
             (Some(orphan), true) => tracing::warn!(
-                sink = orphan.sink(),
-                rows = orphan.rows(),
+                sink = %orphan.sink,
+                rows = orphan.rows,
                 "the last rows of an output that is dropped are published only if they were before the last run ended"
             ),
         }
@@ -220,7 +220,10 @@ impl Outputs {
             joined,
             late,
             dead_letter,
-            publishers: Arc::new(Mutex::new(opening.publishers)),
+            delivery: Arc::new(Mutex::new(Delivering {
+                outputs: Deliveries::new(opening.publishers),
+                permit: None,
+            })),
             counters,
             place: Place::default(),
             rejected: VecDeque::new(),
@@ -286,16 +289,18 @@ impl Outputs {
         }
     }
 
-    /// Makes everything written so far durable as the output of `epoch`.
-    pub(super) fn stage(&mut self, epoch: u64) -> Result<Vec<StagedFile>> {
+    /// Makes everything written so far durable as the output of `epoch`. Returns what the manifest has to name: what
+    /// waits from earlier epochs, then this one's.
+    pub(super) fn stage(&mut self, epoch: u64) -> Result<Vec<StagedOutput>> {
         for (window, rows) in self.windows.iter().zip(&mut self.fresh_rows) {
             *self.counters.results.entry(window.clone()).or_default() += std::mem::take(rows);
         }
-        let results = self.results.iter_mut().map(|sink| sink as &mut dyn Sink);
-        let joined = self.joined.iter_mut().map(|sink| sink as &mut dyn Sink);
+        let results = self.results.iter_mut().map(|sink| &mut **sink as &mut dyn Sink);
+        let joined = self.joined.iter_mut().map(|sink| &mut **sink as &mut dyn Sink);
         let late = self.late.iter_mut().map(|sink| sink as &mut dyn Sink);
         let dead_letter = self.dead_letter.iter_mut().map(|sink| sink as &mut dyn Sink);
-        let mut staged = Vec::new();
+        // No checkpoint is under way, so nobody else is at it.
+        let mut staged = lock(&self.delivery).outputs.waiting().to_vec();
         for sink in results.chain(joined).chain(late).chain(dead_letter) {
             staged.extend(sink.stage(epoch)?);
         }
@@ -303,22 +308,25 @@ impl Outputs {
     }
 
     /// What to do with the permit of the checkpoint that holds `staged`.
-    pub(super) fn publication(&self, staged: Vec<StagedFile>) -> AfterPublish {
-        let publishers = Arc::clone(&self.publishers);
+    pub(super) fn publication(&self, staged: Vec<StagedOutput>) -> AfterPublish {
+        let delivery = Arc::clone(&self.delivery);
         Box::new(move |permit| {
-            let mut publishers = publishers.lock().unwrap_or_else(PoisonError::into_inner);
-            for file in &staged {
-                let publisher = publishers.iter_mut().find(|publisher| publisher.sink() == file.sink());
-                let unknown = || {
-                    Error::new(
-                        ErrorKind::Bug,
-                        format!("staged output has no publisher: name={}", file.sink()),
-                    )
-                };
-                publisher.ok_or_else(unknown)?.publish(file, permit)?;
-            }
-            Ok(())
+            let mut delivery = lock(&delivery);
+            delivery.permit = Some(permit.clone());
+            delivery.outputs.publish(staged, permit)
         })
+    }
+
+    /// After the last checkpoint: delivers what still waits. A run that was told to stop tries once, one that has
+    /// completed keeps trying for a while.
+    pub(super) fn deliver_rest(&self, patient: bool) -> Result<()> {
+        let mut delivery = lock(&self.delivery);
+        let Some(permit) = delivery.permit.clone() else { return Ok(()) };
+        if patient {
+            return delivery.outputs.insist(0, &permit);
+        }
+        let waiting = delivery.outputs.waiting().to_vec();
+        if waiting.is_empty() { Ok(()) } else { delivery.outputs.publish(waiting, &permit) }
     }
 
     /// Result rows so far, the current epoch included.
@@ -327,17 +335,16 @@ impl Outputs {
     }
 }
 
-/// The form of handles that manifests keep.
-pub(super) fn handles(staged: &[StagedFile]) -> Result<Vec<StagedOutput>> {
-    let handle = |file: &StagedFile| {
-        Ok(StagedOutput {
-            sink: file.sink().to_owned(),
-            handle: file.encode()?,
-            rows: file.rows(),
-            bytes: file.bytes(),
-        })
-    };
-    staged.iter().map(handle).collect()
+/// The publishing halves, on the checkpoint's thread, and the newest permit they were given.
+#[derive(Debug)]
+struct Delivering {
+    outputs: Deliveries,
+    permit: Option<Published>,
+}
+
+fn lock(delivery: &Mutex<Delivering>) -> MutexGuard<'_, Delivering> {
+    // What was delivered is noted where it was delivered to; a panic in between loses nothing.
+    delivery.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The newest epoch of which any output was published, as far as the directories tell; 0 for none.
@@ -351,7 +358,7 @@ pub(super) fn newest_published(config: &PipelineConfig) -> u64 {
 /// Collects the publishing halves while outputs are opened.
 #[derive(Default)]
 struct Opening {
-    publishers: Vec<Publisher>,
+    publishers: Vec<Box<dyn Publish>>,
     reports: Vec<RecoverReport>,
 }
 
@@ -363,21 +370,20 @@ impl Opening {
     }
 
     /// Output that a checkpoint staged and that has nowhere to go.
-    fn orphan<'s>(&self, staged: &'s [StagedFile]) -> Option<&'s StagedFile> {
+    fn orphan<'s>(&self, staged: &'s [StagedOutput]) -> Option<&'s StagedOutput> {
         let known =
-            |file: &StagedFile| self.publishers.iter().any(|publisher| publisher.sink() == file.sink());
+            |file: &StagedOutput| self.publishers.iter().any(|publisher| publisher.sink() == file.sink);
         staged.iter().find(|file| !known(file))
     }
 }
 
 /// Its rows would be lost.
-fn refuse_orphan(orphan: &StagedFile) -> Error {
+fn refuse_orphan(orphan: &StagedOutput) -> Error {
     Error::new(
         ErrorKind::Incompatible,
         format!(
             "the checkpoint holds output for a sink that the pipeline no longer has: sink={} rows={}",
-            orphan.sink(),
-            orphan.rows()
+            orphan.sink, orphan.rows
         ),
     )
     .with_remedy("put the output back into the pipeline file and run once; then it can be removed")
@@ -396,13 +402,14 @@ fn renamed(config: &PipelineConfig) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// What the checkpoint staged; that of windows which have another name now under the new one.
-pub(super) fn staged_files(config: &PipelineConfig, manifest: &Manifest) -> Result<Vec<StagedFile>> {
+pub(super) fn staged_outputs(config: &PipelineConfig, manifest: &Manifest) -> Result<Vec<StagedOutput>> {
     let staged = manifest.staged.iter().map(|staged| {
-        let file = StagedFile::decode(&staged.handle)?;
         let mut names =
             renamed(config).map(|(was, name)| (format!("results.{was}"), format!("results.{name}")));
-        let new = names.find(|(was, _)| was == file.sink());
-        Ok(new.map_or(file.clone(), |(_, name)| file.of_sink(&name)))
+        match names.find(|(was, _)| *was == staged.sink) {
+            Some((_, name)) => Ok(renamed_staged(staged, &name)?),
+            None => Ok(staged.clone()),
+        }
     });
     staged.collect()
 }

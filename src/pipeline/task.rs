@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::assemble::{self, duration};
 use super::config::{PipelineConfig, SourceConfig, TimeDomain, WindowConfig};
-use super::outputs::{self, Outputs, handles};
+use super::outputs::{self, Outputs};
 use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
@@ -408,7 +408,7 @@ impl<'a> Task<'a> {
         });
         let barrier = Barrier {
             read_to: read_to.collect(),
-            staged: handles(&staged)?,
+            staged: staged.clone(),
             counters: self.outputs.counters.to_map(),
             after_publish: Some(self.outputs.publication(staged)),
         };
@@ -456,6 +456,7 @@ impl<'a> Task<'a> {
             Ended::Stopped => "stopped",
         };
         self.last_checkpoint(watch)?;
+        self.outputs.deliver_rest(outcome == "completed")?;
         self.store.finish_uploads()?;
         let elapsed = self.clock.monotonic().saturating_sub(self.started);
         let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);

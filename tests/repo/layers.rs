@@ -13,6 +13,8 @@ const DOORS: [(&str, &[&str]); 5] = [
     ("tokio", &["src/pipeline/", "src/repository/"]),
     ("object_store", &["src/repository/"]),
     ("futures_util", &["src/repository/"]),
+    ("parquet", &["src/pipeline/sink/parquet/"]),
+    ("postgres", &["src/pipeline/sink/postgres/", "tools/floodmark/tests/cli/postgres/"]),
 ];
 
 /// Row of each module, read from the table in docs/ARCHITECTURE.md: lines `| row | modules | owns |`.

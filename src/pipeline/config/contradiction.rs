@@ -17,6 +17,8 @@ use crate::error::Result;
 pub(super) struct Places<'a> {
     origin: &'a Origin<'a>,
     directories: Vec<Directory>,
+    tables: Vec<(String, String, String)>,
+    console: Option<String>,
     field_types: HashMap<String, (InputType, String)>,
     sources: Vec<(String, String)>,
 }
@@ -31,7 +33,14 @@ struct Directory {
 
 impl<'a> Places<'a> {
     pub(super) fn new(origin: &'a Origin<'a>) -> Self {
-        Self { origin, directories: Vec::new(), field_types: HashMap::new(), sources: Vec::new() }
+        Self {
+            origin,
+            directories: Vec::new(),
+            tables: Vec::new(),
+            console: None,
+            field_types: HashMap::new(),
+            sources: Vec::new(),
+        }
     }
 
     /// Notes that there is a source called `name`.
@@ -69,6 +78,40 @@ impl<'a> Places<'a> {
             span: item.span.clone(),
             is_state,
         });
+    }
+
+    /// The state directory, which is noted before all others.
+    pub(super) fn state_directory(&self) -> PathBuf {
+        self.directories.first().map(|directory| directory.path.clone()).unwrap_or_default()
+    }
+
+    /// Notes that `what` writes a table; each has one writer.
+    pub(super) fn add_table(
+        &mut self,
+        item: &Item<'_>,
+        what: &str,
+        url_env: &str,
+        table: &str,
+    ) -> Result<()> {
+        let taken = self.tables.iter().find(|(env, known, _)| env == url_env && known == table);
+        if let Some((_, _, earlier)) = taken {
+            let message = format!("{what} writes the same table as {earlier}");
+            return Err(item.error(message, "Give each output a table of its own."));
+        }
+        let place = format!("{what} at {}", item.place());
+        self.tables.push((url_env.to_owned(), table.to_owned(), place));
+        Ok(())
+    }
+
+    /// Notes that an output is printed; rows of two would be mixed.
+    pub(super) fn add_console(&mut self, item: &Item<'_>) -> Result<()> {
+        if let Some(earlier) = &self.console {
+            let message =
+                format!("rows of two outputs would be mixed on standard output; the other is at {earlier}");
+            return Err(item.error(message, "Print one of them, and give the other a directory."));
+        }
+        self.console = Some(item.place());
+        Ok(())
     }
 
     /// Refuses directories with two owners, one inside another, and input from an own output.

@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::aggregate::{InputType, read_type};
 use super::contradiction::Places;
+use super::output::{self, OutputFormat, OutputTarget, OutputTime};
 use super::reader::{Item, Section};
-use super::resolve;
-use super::window::{
-    KeyField, OutputFormat, OutputTime, Timing, WindowConfig, read_key, read_look, read_name,
-};
+use super::window::{KeyField, Timing, WindowConfig, read_key, read_name};
 use crate::error::Result;
 use crate::operator::{Advance, JoinKind};
 
@@ -57,9 +55,11 @@ pub struct SelectedField {
 /// Where the rows of a join go, and how they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinOutput {
-    /// Directory.
+    /// Directory: of the files, or in which rows wait for what is not files.
     pub path: PathBuf,
-    /// Format of the text.
+    /// Where rows go.
+    pub target: OutputTarget,
+    /// Format of the rows in files.
     pub format: OutputFormat,
     /// How times are written.
     pub time_format: OutputTime,
@@ -136,6 +136,7 @@ fn read(
     }
     let output = section.require("output", "Add `output = { path = \"out/pairs\" }`.")?;
     let output = read_output(output, &name, base, places)?;
+    output::check_columns(&section, &output.target, columns.iter().map(String::as_str))?;
     Ok(JoinConfig { name, left, right, key, from_ms, to_ms, kind, left_fields, right_fields, output })
 }
 
@@ -180,10 +181,16 @@ fn read_fields(
 }
 
 fn read_output(item: Item<'_>, join: &str, base: &Path, places: &mut Places<'_>) -> Result<JoinOutput> {
-    let mut section = item.section(&["path", "format", "time_format"])?;
-    let path_item = section.require("path", "Add `path = \"out/pairs\"`, a directory.")?;
-    let path = resolve(base, &path_item.name()?);
-    places.add_directory(&path_item, &format!("the output of join \"{join}\""), &path);
-    let (format, time_format) = read_look(&mut section)?;
-    Ok(JoinOutput { path, format, time_format })
+    let mut section = item.section(&output::KEYS)?;
+    let common =
+        output::read(&mut section, &format!("join \"{join}\""), &format!("joined.{join}"), base, places)?;
+    if let Some(item) = section.take("metadata") {
+        return Err(item.error("has no meaning here: joined rows have none", "Remove it."));
+    }
+    if let Some(item) = &common.upsert {
+        let message = "a pair has no key of its own, and so nothing that it could replace";
+        return Err(item.error(message, "Use `write = \"append\"`."));
+    }
+    let output::Common { path, target, format, time_format, .. } = common;
+    Ok(JoinOutput { path, target, format, time_format })
 }

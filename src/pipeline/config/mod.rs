@@ -9,6 +9,7 @@ mod emission;
 mod join;
 mod kind;
 mod origin;
+mod output;
 mod reader;
 mod source;
 mod units;
@@ -25,14 +26,15 @@ use crate::store::MEMORY_BYTES_MIN;
 pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
 pub use join::{JoinConfig, JoinOutput, SelectedField};
 pub(crate) use origin::closest;
+pub use output::{OutputFormat, OutputTarget, OutputTime, TableConfig, TableWrite};
 pub use source::{
     Bound, Compression, CsvConfig, DedupConfig, EpochUnit, Filter, Format, Partitioning, Scalar,
     SourceConfig, TimeConfig, TimeFormat,
 };
 pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
-    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, OutputFormat, OutputTime, Renames, Repeat,
-    TimeDomain, Trigger, WindowConfig,
+    Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, Renames, Repeat, TimeDomain, Trigger,
+    WindowConfig,
 };
 
 use origin::Origin;
@@ -106,6 +108,14 @@ pub struct RepositoryConfig {
 }
 
 impl PipelineConfig {
+    /// True when an output is printed, so that standard output is not free for anything else.
+    #[must_use]
+    pub fn prints_results(&self) -> bool {
+        let windows = self.windows.iter().map(|window| &window.output.target);
+        let mut targets = windows.chain(self.joins.iter().map(|join| &join.output.target));
+        targets.any(|target| *target == OutputTarget::Console)
+    }
+
     /// Reads and checks the pipeline file at `path`.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use super::aggregate::{self, AggregateConfig};
 use super::contradiction::Places;
 use super::emission::{self, Emission};
 use super::kind;
+use super::output::{self, OutputFormat, OutputTarget, OutputTime};
 use super::reader::{Item, Section};
-use super::resolve;
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
 pub use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigger};
@@ -77,32 +77,16 @@ pub enum KeyType {
 /// Where results go, and how they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputConfig {
-    /// Directory.
+    /// Directory: of the files, or in which rows wait for what is not files.
     pub path: PathBuf,
-    /// Format of the rows.
+    /// Where rows go.
+    pub target: OutputTarget,
+    /// Format of the rows in files.
     pub format: OutputFormat,
     /// How window bounds are written.
     pub time_format: OutputTime,
     /// Whether rows say pane, pane index and watermark.
     pub metadata: bool,
-}
-
-/// Format of result rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputFormat {
-    /// One JSON object per line.
-    JsonLines,
-    /// Comma-separated values.
-    Csv,
-}
-
-/// How window bounds are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputTime {
-    /// RFC 3339 in UTC.
-    Rfc3339,
-    /// Milliseconds since the Unix epoch.
-    EpochMillis,
 }
 
 const KEYS: [&str; 22] = [
@@ -200,7 +184,14 @@ fn read_window(
     let output = section.require("output", "Add `output = { path = \"out/hourly\" }`.")?;
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
     let metadata = revised || emission.mode == Mode::Update;
-    let output = read_output(output, &name, base, metadata, places)?;
+    let upserted = Upserted { key: &key, windows: &windows, emission: &emission };
+    let output = read_output(output, &name, base, metadata, &upserted, places)?;
+    let own = key.iter().map(|field| field.field.as_str());
+    output::check_columns(
+        &section,
+        &output.target,
+        own.chain(aggregates.iter().map(|aggregate| aggregate.name.as_str())),
+    )?;
     let columns = if output.metadata { &RESERVED[..] } else { &RESERVED[..2] };
     if let Some(field) = key.iter().find(|field| columns.contains(&field.field.as_str())) {
         let message =
@@ -331,24 +322,45 @@ fn read_output(
     window: &str,
     base: &Path,
     metadata: bool,
+    upserted: &Upserted<'_>,
     places: &mut Places<'_>,
 ) -> Result<OutputConfig> {
-    let mut section = item.section(&["path", "format", "time_format", "metadata"])?;
-    let path_item = section.require("path", "Add `path = \"out/hourly\"`, a directory.")?;
-    let path = resolve(base, &path_item.name()?);
-    places.add_directory(&path_item, &format!("the output of window \"{window}\""), &path);
-    let (format, time_format) = read_look(&mut section)?;
+    let mut section = item.section(&output::KEYS)?;
+    let what = format!("window \"{window}\"");
+    let common = output::read(&mut section, &what, &format!("results.{window}"), base, places)?;
     let metadata = section.take("metadata").map_or(Ok(metadata), |item| item.boolean())?;
-    Ok(OutputConfig { path, format, time_format, metadata })
+    if let Some(item) = &common.upsert {
+        upserted.check(item)?;
+    }
+    let output::Common { path, target, format, time_format, .. } = common;
+    Ok(OutputConfig { path, target, format, time_format, metadata })
 }
 
-/// `format` and `time_format` of an output.
-pub(super) fn read_look(section: &mut Section<'_>) -> Result<(OutputFormat, OutputTime)> {
-    let format = section.take("format").map_or(Ok(OutputFormat::JsonLines), |item| {
-        item.choice(&[("jsonl", OutputFormat::JsonLines), ("csv", OutputFormat::Csv)])
-    })?;
-    let time_format = section.take("time_format").map_or(Ok(OutputTime::Rfc3339), |item| {
-        item.choice(&[("rfc3339", OutputTime::Rfc3339), ("epoch_ms", OutputTime::EpochMillis)])
-    })?;
-    Ok((format, time_format))
+/// What has to hold where the rows of a table replace one another.
+struct Upserted<'a> {
+    key: &'a [KeyField],
+    windows: &'a Windows,
+    emission: &'a Emission,
+}
+
+impl Upserted<'_> {
+    fn check(&self, item: &Item<'_>) -> Result<()> {
+        let Emission { mode, retractions, trigger, accumulation, allowed_lateness, .. } = self.emission;
+        if *self.windows == Windows::Global && self.key.is_empty() {
+            let message = "the global window without a key has nothing to tell its row by";
+            return Err(item.error(message, "Add a key, or use `write = \"append\"`."));
+        }
+        if *accumulation == Accumulation::Discarding {
+            let message = "discarding rows are increments, and the next one would replace the last";
+            return Err(item.error(message, "Use `write = \"append\"`."));
+        }
+        let once = *trigger == Trigger::Watermark && *mode == Mode::Append && *allowed_lateness == Span::ZERO;
+        if matches!(self.windows, Windows::Session { .. }) && !once && !retractions {
+            let message =
+                "a session that grows has other bounds, and its row of before would stay in the table";
+            let remedy = "Use `mode = \"update\"` with `retractions = true`, or `write = \"append\"`.";
+            return Err(item.error(message, remedy));
+        }
+        Ok(())
+    }
 }

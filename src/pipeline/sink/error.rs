@@ -158,3 +158,10 @@ impl From<SinkError> for Error {
         }
     }
 }
+
+/// The error of a build that was made without an output's feature.
+#[cfg(not(all(feature = "parquet", feature = "postgres")))]
+pub(super) fn left_out(feature: &'static str) -> Error {
+    let message = format!("this build cannot write such an output: feature={feature}");
+    Error::new(ErrorKind::Invalid, message).with_remedy("build it with that feature, which is on by default")
+}

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::results::open;
+use super::columns::ColumnType;
+use super::contract::{Opened, Output, Restored, Sink, SinkContext, WriteJoined};
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetWriter;
+use super::results::{Format, open};
 use super::row::{JoinedRows, KeyField, Shape, TimeFormat};
-use super::staged::{SinkContext, StagedFile};
 use super::writer::{PartWriter, Place};
-use super::{Format, Opened, Restored, Sink};
+use crate::checkpoint::StagedOutput;
 use crate::error::Result;
 use crate::operator::JoinedRow;
 
@@ -17,7 +20,7 @@ pub struct JoinSinkSpec {
     pub name: String,
     /// Directory of its parts.
     pub directory: PathBuf,
-    /// Text format.
+    /// Format of the parts.
     pub format: Format,
     /// Components of the key, in order; may be none.
     pub keys: Vec<KeyField>,
@@ -25,23 +28,37 @@ pub struct JoinSinkSpec {
     pub left: Vec<String>,
     /// Names of the columns with the fields of the right side.
     pub right: Vec<String>,
-    /// How times are written.
+    /// Types of both, for formats that have some; as many as names.
+    pub types: Vec<ColumnType>,
+    /// How times are written, in text.
     pub times: TimeFormat,
 }
 
 impl JoinSinkSpec {
     /// What its rows look like; a start refuses parts of another look.
     pub(crate) fn look(&self) -> String {
-        let Self { format, keys, left, right, times, .. } = self;
-        format!("joined {format:?} {keys:?} {left:?} {right:?} {times:?}")
+        let Self { format, keys, left, right, types, times, .. } = self;
+        let mut look = format!("joined {format:?} {keys:?} {left:?} {right:?} {times:?}");
+        if *format == Format::Parquet {
+            look.push_str(&format!(" {types:?}"));
+        }
+        look
     }
 }
 
-/// Writes rows of a join as JSON lines or CSV.
+/// Writes rows of a join into files.
 #[derive(Debug)]
-pub struct JoinSink {
-    rows: JoinedRows,
-    writer: PartWriter,
+pub struct JoinSink(Rendering);
+
+#[cfg_attr(feature = "parquet", expect(clippy::large_enum_variant, reason = "an output has one"))]
+#[derive(Debug)]
+enum Rendering {
+    Text {
+        rows: JoinedRows,
+        writer: PartWriter,
+    },
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ParquetWriter>),
 }
 
 impl JoinSink {
@@ -51,15 +68,32 @@ impl JoinSink {
     /// As [`super::ResultSink::open`].
     pub fn open(spec: JoinSinkSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
         let look = spec.look();
-        let JoinSinkSpec { name, directory, format, keys, left, right, times } = spec;
+        let JoinSinkSpec { name, directory, format, keys, left, right, types, times } = spec;
         let (left_fields, aggregates) = (left.len(), [left, right].concat());
         let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata: false, row_kinds: false };
-        let rows = JoinedRows::new(shape, left_fields, format == Format::Csv);
-        let extension = if format == Format::Csv { "csv" } else { "jsonl" };
+        let place = |extension| Place { sink: name, directory, extension, look, preamble: Vec::new() };
+        let (csv, place) = match format {
+            Format::Jsonl => (false, place("jsonl")),
+            Format::Csv => (true, place("csv")),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => {
+                let rows = super::columns::TypedRows::joined(shape, types, left_fields);
+                let Opened { sink, publisher, report } = open(place("parquet"), context, None, restored)?;
+                let writer = Box::new(ParquetWriter::new(rows, sink)?);
+                return Ok(Opened { sink: Self(Rendering::Parquet(writer)), publisher, report });
+            }
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => return Err(super::error::left_out("parquet")),
+        };
+        let rows = JoinedRows::new(shape, left_fields, csv);
         let header = rows.header();
-        let place = Place { sink: name, directory, extension, look };
         let opened = open(place, context, header.as_deref(), restored)?;
-        Ok(opened.map(|writer| Self { rows, writer }))
+        Ok(opened.map(|writer| Self(Rendering::Text { rows, writer })))
+    }
+
+    /// Rows of text, staged by `writer`.
+    pub(super) fn of_text(rows: JoinedRows, writer: PartWriter) -> Self {
+        Self(Rendering::Text { rows, writer })
     }
 
     /// Writes one row.
@@ -67,16 +101,43 @@ impl JoinSink {
     /// # Errors
     /// When the disk is in the way; the sink then refuses work.
     pub fn write(&mut self, row: &JoinedRow<'_>) -> Result<()> {
-        Ok(self.writer.row(|out| self.rows.append(row, out))?)
+        match &mut self.0 {
+            Rendering::Text { rows, writer } => writer.row(|out| rows.append(row, out))?,
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.write_joined(row)?,
+        }
+        Ok(())
+    }
+}
+
+impl Output for JoinSinkSpec {
+    type Sink = JoinSink;
+
+    fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<JoinSink>> {
+        JoinSink::open(self, context, restored)
+    }
+}
+
+impl WriteJoined for JoinSink {
+    fn write(&mut self, row: &JoinedRow<'_>) -> Result<()> {
+        Self::write(self, row)
     }
 }
 
 impl Sink for JoinSink {
     fn name(&self) -> &str {
-        self.writer.sink()
+        match &self.0 {
+            Rendering::Text { writer, .. } => writer.sink(),
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.sink(),
+        }
     }
 
-    fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>> {
-        Ok(self.writer.stage(epoch)?)
+    fn stage(&mut self, epoch: u64) -> Result<Option<StagedOutput>> {
+        Ok(match &mut self.0 {
+            Rendering::Text { writer, .. } => writer.stage_output(epoch)?,
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.stage(epoch)?,
+        })
     }
 }

@@ -1,78 +1,56 @@
-//! Exactly-once file output: rows are staged per epoch, and become visible once their checkpoint is durable.
+//! Exactly-once output: rows are staged per epoch, and become visible once their checkpoint is durable.
 //!
-//! A tour. An output is a directory; each epoch that has rows adds one part, and the parts read in order of name are
-//! all results in order. [`ResultSink`], [`JoinSink`], [`LateSink`] and [`DeadLetterSink`] write rows on the pipeline's thread and
-//! hand out a [`StagedFile`] per epoch, which goes into the checkpoint's manifest. A [`Publisher`] (`publisher`) on
-//! the checkpoint's thread turns staged files into parts. Opening a sink recovers its directory first, so that no row
-//! can be written before the restored checkpoint's output is in place. `writer` and `publisher` move bytes through
-//! `durable`; `row` knows how rows look; neither knows windows, state or checkpoints. `docs/OUTPUT.md` has the rules.
+//! A tour. [`Output`], [`Sink`] and [`Publish`] are the contract, whose laws stand there and are tried by [`laws`];
+//! sinks of one's own keep to it and go with [`crate::store::WindowStore`]. Ours: directories of files (`results`,
+//! `joined`, `records` for what found no window; text, and Parquet in `parquet`), tables of PostgreSQL (`postgres`),
+//! and standard output (`console`). All of them stage files: `writer` moves bytes through `durable`, and hands out a
+//! `staged` handle, which goes into the checkpoint's manifest. `publisher` turns staged files into parts of a
+//! directory; `outbox` keeps those that go elsewhere; `delivery` publishes on the checkpoint's thread and carries what
+//! has to wait. `row` and `columns` know how rows look; neither knows windows, state or checkpoints. `docs/OUTPUT.md`
+//! has the rules.
 
+mod columns;
+mod console;
+mod contract;
+mod delivery;
 pub(super) mod durable;
 mod error;
 mod joined;
+pub mod laws;
 mod lines;
 mod names;
+mod outbox;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod publisher;
 mod records;
 mod results;
 mod row;
 mod staged;
+mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use crate::error::Result;
-
+pub use columns::ColumnType;
+pub(super) use console::ConsoleSpec;
+pub use contract::{
+    AheadPolicy, Delivery, HANDLE_BYTES_MAX, Opened, Output, Publish, PublishPermit, RecoverReport, Restored,
+    Sink, SinkContext, WriteJoined, WriteResults,
+};
+pub(super) use delivery::Deliveries;
 pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
 pub(super) use names::{part, part_epoch};
 pub(super) use publisher::newest_published_in;
 pub(crate) use publisher::peek;
-pub use publisher::{AheadPolicy, Publisher, RecoverReport, Restored};
 pub(crate) use records::records_look;
 pub use records::{DeadLetter, DeadLetterSink, LateSink, RecordSpec, RecordText};
 pub use results::{Format, ResultSink, ResultSpec};
 pub use row::{KeyField, KeyKind, TimeFormat};
-pub use staged::{SinkContext, StagedFile};
+pub(super) use staged::{StagedPlace, place_of, renamed_staged};
+pub use table::{Secret, TableRows, TableSink, TableSpec, TableWrite};
 
-/// The writing half of an output, as a checkpoint sees it.
-pub trait Sink: Send {
-    /// The output's name, as it stands in its handles.
-    fn name(&self) -> &str;
-
-    /// Makes every row written so far durable but not yet visible, as the output of `epoch`; rows written afterwards
-    /// belong to the next epoch. `None` when there are no rows.
-    ///
-    /// When the checkpoint fails after this, carry the handle on into the next manifest: each part keeps its epoch.
-    ///
-    /// # Errors
-    /// When the disk is in the way. The sink then refuses work: restart from the last checkpoint, which sweeps
-    /// what was staged.
-    fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>>;
-}
-
-/// Proof that a checkpoint is durable, without which nothing is published.
-///
-/// Implemented by the checkpoint layer for a published checkpoint and for a verified, restored one.
-pub trait PublishPermit {
-    /// The epoch of the durable checkpoint; it permits handles of this epoch and earlier ones.
-    fn epoch(&self) -> u64;
-}
-
-/// An output after recovery: the half that writes, the half that publishes, and what recovery found.
-#[derive(Debug)]
-pub struct Opened<S> {
-    /// Takes rows and stages them; stays on the pipeline's thread.
-    pub sink: S,
-    /// Publishes staged files; may live on another thread.
-    pub publisher: Publisher,
-    /// What was published, swept and set aside.
-    pub report: RecoverReport,
-}
-
-impl<S> Opened<S> {
-    /// The same output with its writing half turned into another type.
-    fn map<T>(self, into: impl FnOnce(S) -> T) -> Opened<T> {
-        Opened { sink: into(self.sink), publisher: self.publisher, report: self.report }
-    }
-}
+pub use crate::checkpoint::StagedOutput;

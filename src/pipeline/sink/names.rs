@@ -7,8 +7,8 @@ pub(super) const OWNER: &str = "OWNER";
 /// Locked while a process uses the directory, inside [`STAGING`].
 pub(super) const LOCK: &str = "LOCK";
 
-/// Extensions that parts may have.
-const EXTENSIONS: [&str; 2] = ["jsonl", "csv"];
+/// Extensions that parts and staged files may have.
+const EXTENSIONS: [&str; 4] = ["jsonl", "csv", "parquet", "copy"];
 
 /// Name of the part of `epoch`. Ten digits sort as numbers do for more epochs than a task will live to see.
 pub(in crate::pipeline) fn part(epoch: u64, extension: &str) -> String {

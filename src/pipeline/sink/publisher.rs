@@ -8,12 +8,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::PublishPermit;
+use super::contract::{AheadPolicy, Delivery, Publish, PublishPermit, RecoverReport, Restored, SinkContext};
 use super::durable;
 use super::error::SinkError;
 use super::names::{self, StagingName};
-use super::staged::{SinkContext, StagedFile};
+use super::staged::StagedFile;
 use super::writer::Place;
+use crate::checkpoint::StagedOutput;
 use crate::codec;
 use crate::error::Result;
 
@@ -22,50 +23,6 @@ const OWNER_VERSION: u32 = 1;
 
 /// No owner file is larger: two numbers and two short names.
 const OWNER_BYTES_MAX: u64 = 64 * 1024;
-
-/// What to do with parts that the restored checkpoint does not know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AheadPolicy {
-    /// Refuse, and say which.
-    #[default]
-    Refuse,
-    /// Move them to a hidden folder of the output directory. Readers that took them will see those results again.
-    SetAside,
-}
-
-/// What the restored checkpoint says about the outputs; [`Restored::NOTHING`] for a new state.
-#[derive(Clone, Copy, Debug)]
-pub struct Restored<'a> {
-    /// Every staged file that its manifest names; those of other sinks are passed over.
-    pub staged: &'a [StagedFile],
-    /// Its epoch, 0 when there is no checkpoint yet.
-    pub last_epoch: u64,
-    /// The newest epoch that any checkpoint of the lineage had, also of those that the restore passed over.
-    pub newest_epoch: u64,
-    /// What happens to parts of later epochs.
-    pub ahead: AheadPolicy,
-}
-
-impl Restored<'_> {
-    /// A start without a checkpoint.
-    pub const NOTHING: Self =
-        Self { staged: &[], last_epoch: 0, newest_epoch: 0, ahead: AheadPolicy::Refuse };
-}
-
-/// What recovery did, by file name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecoverReport {
-    /// Parts that the crash had kept from being published, and now are.
-    pub published: Vec<String>,
-    /// Staged files of failed epochs that were removed; their rows will be written again.
-    pub swept: Vec<String>,
-    /// Parts moved to the hidden folder.
-    pub set_aside: Vec<String>,
-    /// Staging files of other lineages, left alone.
-    pub foreign: Vec<String>,
-    /// The newest epoch of this lineage that the directory has known, set aside or not.
-    pub newest_epoch: u64,
-}
 
 /// Contents of the owner file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,42 +40,29 @@ struct Owner {
 
 /// Publishes staged files, each once.
 #[derive(Debug)]
-pub struct Publisher {
+pub(super) struct Publisher {
     place: Place,
     owner: Owner,
     // Holds the directory for as long as the publisher lives.
     _lock: File,
 }
 
-impl Publisher {
-    /// Name of the output.
-    #[must_use]
-    pub fn sink(&self) -> &str {
+impl Publish for Publisher {
+    fn sink(&self) -> &str {
         &self.place.sink
     }
 
-    /// Makes a staged file visible as a part. Doing it again is fine and does nothing.
-    ///
-    /// Publish the handles of a manifest in order of epoch, after that manifest is durable.
-    ///
-    /// # Errors
-    /// When the disk is in the way, when the staged file is damaged or missing, or when another part has its name.
-    pub fn publish(&mut self, staged: &StagedFile, permit: &dyn PublishPermit) -> Result<()> {
-        if staged.sink != self.place.sink || staged.epoch > permit.epoch() {
-            let what = format!(
-                "staged output is published without its checkpoint: of={} epoch={} permitted={}",
-                staged.sink,
-                staged.epoch,
-                permit.epoch()
-            );
-            return Err(SinkError::Protocol { sink: self.place.sink.clone(), what }.into());
-        }
+    fn publish(&mut self, staged: &StagedOutput, permit: &dyn PublishPermit) -> Result<Delivery> {
+        let staged = StagedFile::of(staged, &self.place.sink)?;
+        staged.check_permit(permit)?;
         durable::fault("sink.publish.before", &self.place.directory)?;
-        self.settle(staged)?;
+        self.settle(&staged)?;
         durable::fault("sink.publish.after", &self.place.directory)?;
-        Ok(())
+        Ok(Delivery::Done)
     }
+}
 
+impl Publisher {
     /// Cut before the rename: the staged file is whole. Cut after it: the part is whole, and the owner file one epoch
     /// behind, which the next `settle` of the same handle mends. Returns whether the part is new.
     fn settle(&mut self, staged: &StagedFile) -> Result<bool, SinkError> {
@@ -201,6 +145,7 @@ pub(crate) fn peek(directory: &Path) -> Result<Option<Peeked>> {
         directory: directory.to_owned(),
         extension: "jsonl",
         look: String::new(),
+        preamble: Vec::new(),
     };
     let Some(owner) = Owner::load(&place)? else { return Ok(None) };
     let parts = list(directory)?.iter().filter(|name| names::part_epoch(name).is_some()).count();
@@ -227,6 +172,7 @@ pub(super) fn recover(
     header: Option<&[u8]>,
     restored: Restored<'_>,
 ) -> Result<(Publisher, RecoverReport), SinkError> {
+    let due = StagedFile::due(restored, &place.sink)?;
     durable::create_directory(&place.directory)?;
     durable::create_directory(&place.staging())?;
     let lock = lock(&place.staging())?;
@@ -254,18 +200,16 @@ pub(super) fn recover(
     if let Some(header) = header {
         publish_header(place, header)?;
     }
-    let mut due: Vec<_> = restored.staged.iter().filter(|staged| staged.sink == place.sink).collect();
-    due.sort_by_key(|staged| staged.epoch);
     for staged in due {
-        if publisher.settle(staged)? {
-            report.published.push(staged.final_name.clone());
+        if publisher.settle(&staged)? {
+            report.published.push(staged.final_name);
         }
     }
     sweep(place, context, &mut report)?;
     Ok((publisher, report))
 }
 
-fn lock(staging: &Path) -> Result<File, SinkError> {
+pub(super) fn lock(staging: &Path) -> Result<File, SinkError> {
     let path = staging.join(names::LOCK);
     let options = fs::OpenOptions::new().write(true).create(true).truncate(false).to_owned();
     let file = options.open(&path).map_err(SinkError::io("open lock file", &path))?;
@@ -414,7 +358,11 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 }
 
 /// Removes what earlier runs of this lineage staged and no manifest kept. Nothing else is ours to remove.
-fn sweep(place: &Place, context: SinkContext, report: &mut RecoverReport) -> Result<(), SinkError> {
+pub(super) fn sweep(
+    place: &Place,
+    context: SinkContext,
+    report: &mut RecoverReport,
+) -> Result<(), SinkError> {
     let staging = place.staging();
     for name in list(&staging)? {
         match StagingName::parse(&name) {
@@ -430,7 +378,7 @@ fn sweep(place: &Place, context: SinkContext, report: &mut RecoverReport) -> Res
 }
 
 /// Names in a directory, sorted; names that are not UTF-8 are not ours.
-fn list(directory: &Path) -> Result<Vec<String>, SinkError> {
+pub(super) fn list(directory: &Path) -> Result<Vec<String>, SinkError> {
     let entries = fs::read_dir(directory).map_err(SinkError::io("list output directory", directory))?;
     let mut names = Vec::new();
     for entry in entries {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::results::open;
 use super::row::{TimeFormat, append_json_bytes, append_json_text};
 use super::row::{append_json_time, append_json_watermark, append_u64};
-use super::staged::{SinkContext, StagedFile};
 use super::writer::{PartWriter, Place};
-use super::{Opened, Restored, Sink};
+use super::{Opened, Restored, Sink, SinkContext};
+use crate::checkpoint::StagedOutput;
 use crate::error::Result;
 use crate::operator::LateEvent;
 
@@ -38,6 +38,7 @@ impl RecordSpec {
             directory: self.directory,
             extension: "jsonl",
             look: records_look(self.text),
+            preamble: Vec::new(),
         };
         Ok(open(place, context, None, restored)?)
     }
@@ -109,8 +110,8 @@ impl Sink for LateSink {
         self.writer.sink()
     }
 
-    fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>> {
-        Ok(self.writer.stage(epoch)?)
+    fn stage(&mut self, epoch: u64) -> Result<Option<StagedOutput>> {
+        Ok(self.writer.stage_output(epoch)?)
     }
 }
 
@@ -178,8 +179,8 @@ impl Sink for DeadLetterSink {
         self.writer.sink()
     }
 
-    fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>> {
-        Ok(self.writer.stage(epoch)?)
+    fn stage(&mut self, epoch: u64) -> Result<Option<StagedOutput>> {
+        Ok(self.writer.stage_output(epoch)?)
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 
+use super::columns::ColumnType;
+use super::contract::{Opened, Output, Restored, Sink, SinkContext, WriteResults};
 use super::error::SinkError;
-use super::publisher::{self, Restored};
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetWriter;
+use super::publisher;
 use super::row::{CsvRows, JsonRows, KeyField, Rows, Shape, TimeFormat};
-use super::staged::{SinkContext, StagedFile};
 use super::writer::{PartWriter, Place};
-use super::{Opened, Sink};
+use crate::checkpoint::StagedOutput;
 use crate::error::Result;
 use crate::operator::ResultBlock;
 
-/// Text format of results.
+/// Format of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object per line.
@@ -19,6 +22,8 @@ pub enum Format {
     Jsonl,
     /// Comma-separated values; the header is a part of its own, `part-0000000000.csv`.
     Csv,
+    /// Parquet, with types; needs the feature `parquet`.
+    Parquet,
 }
 
 /// What an operator's output looks like and where it goes.
@@ -28,13 +33,15 @@ pub struct ResultSpec {
     pub name: String,
     /// Directory of its parts.
     pub directory: PathBuf,
-    /// Text format.
+    /// Format of the parts.
     pub format: Format,
     /// Components of the key, in order; may be none.
     pub keys: Vec<KeyField>,
     /// Names of the aggregates, in the order of the row's values.
     pub aggregates: Vec<String>,
-    /// How times are written.
+    /// Their types, for formats that have some; as many as names.
+    pub types: Vec<ColumnType>,
+    /// How times are written, in text.
     pub times: TimeFormat,
     /// Adds `pane`, `pane_index` and `watermark` to each row.
     pub metadata: bool,
@@ -45,20 +52,31 @@ pub struct ResultSpec {
 impl ResultSpec {
     /// What its rows look like; a start refuses parts of another look.
     pub(crate) fn look(&self) -> String {
-        let Self { format, keys, aggregates, times, metadata, .. } = self;
+        let Self { format, keys, aggregates, types, times, metadata, .. } = self;
         let mut look = format!("{format:?} {keys:?} {aggregates:?} {times:?} metadata={metadata}");
         if self.row_kinds {
             look.push_str(" row_kinds");
+        }
+        if *format == Format::Parquet {
+            look.push_str(&format!(" {types:?}"));
         }
         look
     }
 }
 
-/// Writes results as JSON lines or CSV.
+/// Writes results into files.
 #[derive(Debug)]
-pub struct ResultSink {
-    rows: Rows,
-    writer: PartWriter,
+pub struct ResultSink(Rendering);
+
+#[cfg_attr(feature = "parquet", expect(clippy::large_enum_variant, reason = "an output has one"))]
+#[derive(Debug)]
+enum Rendering {
+    Text {
+        rows: Rows,
+        writer: PartWriter,
+    },
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ParquetWriter>),
 }
 
 impl ResultSink {
@@ -69,19 +87,35 @@ impl ResultSink {
     /// the restored checkpoint.
     pub fn open(spec: ResultSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
         let look = spec.look();
-        let ResultSpec { name, directory, format, keys, aggregates, times, metadata, row_kinds } = spec;
+        let ResultSpec { name, directory, format, keys, aggregates, types, times, metadata, row_kinds } =
+            spec;
         let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata, row_kinds };
-        let (rows, header, extension) = match format {
-            Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, "jsonl"),
+        let place = |extension| Place { sink: name, directory, extension, look, preamble: Vec::new() };
+        let (rows, header, place) = match format {
+            Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, place("jsonl")),
             Format::Csv => {
                 let rows = CsvRows::new(shape);
                 let header = rows.header();
-                (Rows::Csv(rows), Some(header), "csv")
+                (Rows::Csv(rows), Some(header), place("csv"))
             }
+            #[cfg(feature = "parquet")]
+            Format::Parquet => {
+                let rows = super::columns::TypedRows::results(shape, types, true);
+                let opened = open(place("parquet"), context, None, restored)?;
+                let writer = |writer| ParquetWriter::new(rows, writer).map(Box::new);
+                let Opened { sink, publisher, report } = opened;
+                return Ok(Opened { sink: Self(Rendering::Parquet(writer(sink)?)), publisher, report });
+            }
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => return Err(super::error::left_out("parquet")),
         };
-        let place = Place { sink: name, directory, extension, look };
         let opened = open(place, context, header.as_deref(), restored)?;
-        Ok(opened.map(|writer| Self { rows, writer }))
+        Ok(opened.map(|writer| Self(Rendering::Text { rows, writer })))
+    }
+
+    /// Rows of any text, staged by `writer`.
+    pub(super) fn of_text(rows: Rows, writer: PartWriter) -> Self {
+        Self(Rendering::Text { rows, writer })
     }
 
     /// Writes all rows of a block.
@@ -89,21 +123,49 @@ impl ResultSink {
     /// # Errors
     /// When the disk is in the way; the sink then refuses work.
     pub fn write(&mut self, block: &mut dyn ResultBlock) -> Result<()> {
-        self.rows.begin(block.window(), block.watermark(), block.takes_back());
-        while let Some(row) = block.next_row() {
-            self.writer.row(|out| self.rows.append(&row, out))?;
+        match &mut self.0 {
+            Rendering::Text { rows, writer } => {
+                rows.begin(block.window(), block.watermark(), block.takes_back());
+                while let Some(row) = block.next_row() {
+                    writer.row(|out| rows.append(&row, out))?;
+                }
+            }
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.write(block)?,
         }
         Ok(())
     }
 }
 
+impl Output for ResultSpec {
+    type Sink = ResultSink;
+
+    fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<ResultSink>> {
+        ResultSink::open(self, context, restored)
+    }
+}
+
+impl WriteResults for ResultSink {
+    fn write(&mut self, block: &mut dyn ResultBlock) -> Result<()> {
+        Self::write(self, block)
+    }
+}
+
 impl Sink for ResultSink {
     fn name(&self) -> &str {
-        self.writer.sink()
+        match &self.0 {
+            Rendering::Text { writer, .. } => writer.sink(),
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.sink(),
+        }
     }
 
-    fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>> {
-        Ok(self.writer.stage(epoch)?)
+    fn stage(&mut self, epoch: u64) -> Result<Option<StagedOutput>> {
+        Ok(match &mut self.0 {
+            Rendering::Text { writer, .. } => writer.stage_output(epoch)?,
+            #[cfg(feature = "parquet")]
+            Rendering::Parquet(writer) => writer.stage(epoch)?,
+        })
     }
 }
 
@@ -115,5 +177,6 @@ pub(super) fn open(
     restored: Restored<'_>,
 ) -> Result<Opened<PartWriter>, SinkError> {
     let (publisher, report) = publisher::recover(&place, context, header, restored)?;
-    Ok(Opened { sink: PartWriter::new(place, context, restored.last_epoch), publisher, report })
+    let sink = PartWriter::new(place, context, restored.last_epoch);
+    Ok(Opened { sink, publisher: Box::new(publisher), report })
 }

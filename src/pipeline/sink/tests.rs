@@ -10,10 +10,11 @@ use super::durable::script;
 use super::*;
 use crate::aggregate::Value;
 use crate::error::ErrorKind;
+use crate::error::Result;
 use crate::event_time::{EventTime, Watermark, Window};
 use crate::operator::{EventBatch, LateEvent, PaneKind, PartitionId, ResultBlock, ResultRow};
 
-struct Durable(u64);
+pub(super) struct Durable(pub(super) u64);
 
 impl PublishPermit for Durable {
     fn epoch(&self) -> u64 {
@@ -22,7 +23,7 @@ impl PublishPermit for Durable {
 }
 
 /// Rows whose only value is a number.
-struct Numbers<I>(I, [Value; 1]);
+pub(super) struct Numbers<I>(I, [Value; 1]);
 
 impl<I: Iterator<Item = u32>> ResultBlock for Numbers<I> {
     fn window(&self) -> Window {
@@ -39,28 +40,29 @@ impl<I: Iterator<Item = u32>> ResultBlock for Numbers<I> {
     }
 }
 
-fn numbers(range: std::ops::Range<u32>) -> Numbers<std::ops::Range<u32>> {
+pub(super) fn numbers(range: std::ops::Range<u32>) -> Numbers<std::ops::Range<u32>> {
     Numbers(range, [Value::Null])
 }
 
-fn spec(directory: &Path, format: Format) -> ResultSpec {
+pub(super) fn spec(directory: &Path, format: Format) -> ResultSpec {
     ResultSpec {
         name: "hourly".to_owned(),
         directory: directory.to_owned(),
         format,
         keys: vec![KeyField { name: "key".to_owned(), kind: KeyKind::Text }],
         aggregates: vec!["n".to_owned()],
+        types: vec![ColumnType::Int],
         times: TimeFormat::EpochMillis,
         metadata: false,
         row_kinds: false,
     }
 }
 
-const fn run(generation: u64) -> SinkContext {
+pub(super) const fn run(generation: u64) -> SinkContext {
     SinkContext { lineage: [7; 16], generation }
 }
 
-fn restored(staged: &[StagedFile], last_epoch: u64) -> Restored<'_> {
+fn restored(staged: &[StagedOutput], last_epoch: u64) -> Restored<'_> {
     Restored { staged, last_epoch, newest_epoch: last_epoch, ahead: AheadPolicy::Refuse }
 }
 
@@ -69,12 +71,17 @@ fn open(directory: &Path, generation: u64, restored: Restored<'_>) -> Result<Ope
 }
 
 /// What `cat part-*` prints.
-fn concatenated(directory: &Path) -> String {
+pub(super) fn concatenated(directory: &Path) -> String {
     let mut names: Vec<PathBuf> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("part-"));
     names.sort();
     names.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+/// The file that a handle names.
+fn staged_name(staged: &StagedOutput) -> String {
+    super::staged::StagedFile::of(staged, "hourly").unwrap().staged_name
 }
 
 fn line(n: u32) -> String {
@@ -100,7 +107,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
 }
 
 /// One epoch published, the next one staged.
-fn two_epochs(directory: &Path) -> (StagedFile, StagedFile) {
+fn two_epochs(directory: &Path) -> (StagedOutput, StagedOutput) {
     let Opened { mut sink, mut publisher, .. } = open(directory, 1, Restored::NOTHING).unwrap();
     sink.write(&mut numbers(0..3)).unwrap();
     let first = sink.stage(1).unwrap().unwrap();
@@ -121,8 +128,8 @@ fn rows_are_invisible_until_published_and_an_empty_epoch_has_no_part() {
     let staged = sink.stage(2).unwrap().unwrap();
     sink.write(&mut numbers(2..3)).unwrap();
     assert_eq!(concatenated(&directory), "");
-    assert_eq!((staged.sink(), staged.epoch(), staged.rows()), ("hourly", 2, 2));
-    assert_eq!(staged.bytes(), lines(0..2).len() as u64);
+    assert_eq!((staged.sink.as_str(), staged.rows), ("hourly", 2));
+    assert_eq!(staged.bytes, lines(0..2).len() as u64);
     publisher.publish(&staged, &Durable(2)).unwrap();
     publisher.publish(&staged, &Durable(2)).unwrap();
     assert_eq!(concatenated(&directory), lines(0..2));
@@ -172,7 +179,7 @@ fn every_step_is_synced_before_the_next_relies_on_it() {
 struct Checkpoint {
     epoch: u64,
     next: u32,
-    staged: Vec<StagedFile>,
+    staged: Vec<StagedOutput>,
 }
 
 /// Runs epochs of `size` rows from the checkpoint up to `end`, and leaves the newest durable checkpoint behind.
@@ -231,7 +238,7 @@ fn a_manifest_that_was_never_durable_leaves_nothing_but_a_swept_file() {
     let root = TempDir::new().unwrap();
     let (first, second) = two_epochs(root.path());
     let opened = open(root.path(), 2, restored(&[first], 1)).unwrap();
-    assert_eq!(opened.report.swept, [second.staged_name]);
+    assert_eq!(opened.report.swept, [staged_name(&second)]);
     assert_eq!(opened.report.published, Vec::<String>::new());
     assert_eq!(concatenated(root.path()), lines(0..3));
 }
@@ -268,7 +275,7 @@ fn damaged_staged_output_is_never_published() {
     for damage in [b"{".as_slice(), b"", lines(7..9).as_bytes()] {
         let root = TempDir::new().unwrap();
         let (_, second) = two_epochs(root.path());
-        fs::File::create(root.path().join(".staging").join(&second.staged_name))
+        fs::File::create(root.path().join(".staging").join(staged_name(&second)))
             .and_then(|mut file| std::io::Write::write_all(&mut file, damage))
             .unwrap();
         assert_eq!(kind(open(root.path(), 2, restored(&[second], 2))), ErrorKind::Damaged);
@@ -280,7 +287,7 @@ fn damaged_staged_output_is_never_published() {
 fn missing_staged_output_is_reported_unless_its_part_was_published_and_taken_away() {
     let root = TempDir::new().unwrap();
     let (first, second) = two_epochs(root.path());
-    fs::remove_file(root.path().join(".staging").join(&second.staged_name)).unwrap();
+    fs::remove_file(root.path().join(".staging").join(staged_name(&second))).unwrap();
     assert_eq!(kind(open(root.path(), 2, restored(&[second], 2))), ErrorKind::Damaged);
     fs::remove_file(root.path().join("part-0000000001.jsonl")).unwrap();
     open(root.path(), 3, restored(&[first], 1)).unwrap();
@@ -294,7 +301,7 @@ fn another_part_under_the_name_is_a_conflict_and_stays_as_it_is() {
     let staged = sink.stage(1).unwrap().unwrap();
     fs::copy(root.path().join(".staging/OWNER"), root.path().join("part-0000000001.jsonl")).unwrap();
     assert_eq!(kind(publisher.publish(&staged, &Durable(1))), ErrorKind::Incompatible);
-    assert_eq!(staging_files(root.path()), [staged.staged_name]);
+    assert_eq!(staging_files(root.path()), [staged_name(&staged)]);
 }
 
 #[test]
@@ -496,7 +503,7 @@ proptest! {
             next += rows;
             let epoch = index as u64 + 1;
             if let Some(staged) = sink.stage(epoch).unwrap() {
-                prop_assert_eq!(staged.rows(), u64::from(rows));
+                prop_assert_eq!(staged.rows, u64::from(rows));
                 publisher.publish(&staged, &Durable(epoch)).unwrap();
             }
         }

@@ -5,10 +5,12 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use super::contract::SinkContext;
 use super::durable;
 use super::error::SinkError;
 use super::names::{self, StagingName};
-use super::staged::{SinkContext, StagedFile};
+use super::staged::StagedFile;
+use crate::checkpoint::StagedOutput;
 
 /// Rows gather in memory up to this many bytes, plus one row, before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -24,6 +26,8 @@ pub(super) struct Place {
     pub(super) extension: &'static str,
     /// What its rows look like; an output has one look for good.
     pub(super) look: String,
+    /// What every staged file begins with; nothing for most.
+    pub(super) preamble: Vec<u8>,
 }
 
 impl Place {
@@ -69,9 +73,7 @@ impl PartWriter {
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), SinkError>,
     ) -> Result<(), SinkError> {
-        if self.failed {
-            return Err(SinkError::Poisoned { sink: self.place.sink.clone() });
-        }
+        self.check()?;
         let before = self.buffer.len();
         if let Err(error) = encode(&mut self.buffer) {
             self.buffer.truncate(before);
@@ -81,11 +83,34 @@ impl PartWriter {
         if self.buffer.len() >= BUFFER_BYTES { self.guarded(Self::flush) } else { Ok(()) }
     }
 
-    /// Makes the rows since the last call durable under a name of `epoch`; see [`super::Sink::stage`].
-    pub(super) fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>, SinkError> {
+    /// Appends bytes that hold `rows` rows, those written by what keeps rows back for a while included.
+    #[cfg(feature = "parquet")]
+    pub(super) fn append(&mut self, rows: u64, bytes: &[u8]) -> Result<(), SinkError> {
+        self.check()?;
+        self.rows += rows;
+        self.guarded(|writer| {
+            writer.buffer.extend_from_slice(bytes);
+            writer.flush()
+        })
+    }
+
+    /// Refuses work after a failure.
+    pub(super) fn check(&self) -> Result<(), SinkError> {
         if self.failed {
             return Err(SinkError::Poisoned { sink: self.place.sink.clone() });
         }
+        Ok(())
+    }
+
+    /// Refuses work from here on.
+    #[cfg(feature = "parquet")]
+    pub(super) fn poison(&mut self) {
+        self.failed = true;
+    }
+
+    /// Makes the rows since the last call durable under a name of `epoch`; see [`super::Sink::stage`].
+    pub(super) fn stage(&mut self, epoch: u64) -> Result<Option<StagedFile>, SinkError> {
+        self.check()?;
         if epoch <= self.last_epoch {
             let what =
                 format!("epoch is staged twice or out of order: epoch={epoch} last={}", self.last_epoch);
@@ -98,6 +123,11 @@ impl PartWriter {
             writer.last_epoch = epoch;
             Ok(staged)
         })
+    }
+
+    /// As [`PartWriter::stage`], in the form that manifests keep.
+    pub(super) fn stage_output(&mut self, epoch: u64) -> Result<Option<StagedOutput>, SinkError> {
+        self.stage(epoch)?.as_ref().map(StagedFile::to_output).transpose()
     }
 
     /// Runs a step after which, if it fails, nobody can say what is on disk: the writer then refuses work.
@@ -138,12 +168,25 @@ impl PartWriter {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            None => self.open.insert(create(&self.place, self.context)?),
+            None => {
+                let mut open = create(&self.place, self.context)?;
+                if !self.place.preamble.is_empty() {
+                    open.append(&self.place.preamble)?;
+                }
+                self.open.insert(open)
+            }
         };
-        durable::write(&mut open.file, &open.path, &self.buffer)?;
-        open.crc.update(&self.buffer);
-        open.bytes += self.buffer.len() as u64;
+        open.append(&self.buffer)?;
         self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl OpenFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        durable::write(&mut self.file, &self.path, bytes)?;
+        self.crc.update(bytes);
+        self.bytes += bytes.len() as u64;
         Ok(())
     }
 }

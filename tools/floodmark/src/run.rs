@@ -66,6 +66,11 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         allow_dropped: arguments.allow_dropped,
         rate: arguments.rate,
     };
+    if arguments.json && config.prints_results() {
+        let message = "--json prints on standard output, where an output of the pipeline (path = \"-\") prints its rows";
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .with_remedy("leave --json out, or give that output a directory"));
+    }
     let mut screen = Screen::new(arguments.quiet);
     let result = run_until_signalled(&config, options, SystemClock::shared(), &mut screen);
     screen.clear();
@@ -76,7 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
             .map_err(|error| Error::new(ErrorKind::Bug, "cannot write the summary").with_source(error))?;
         console::print(&format!("{json}\n"))?;
     } else if !arguments.quiet {
-        console::print(&describe(&summary))?;
+        match config.prints_results() {
+            true => console::say(describe(&summary).trim_end()),
+            false => console::print(&describe(&summary))?,
+        }
     }
     if let Some(keep) = keep {
         keep.checkpoint(&summary, arguments.quiet)?;

@@ -4,7 +4,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::native::{Finding, Native};
+use crate::native::{self, Finding, Native};
 use crate::platform::{self, PLATFORMS};
 use crate::step::Failure;
 
@@ -12,6 +12,7 @@ use crate::step::Failure;
 pub(crate) fn run() -> Result<(), Failure> {
     let native = ready()?;
     println!("{}", report(&native));
+    println!("{}", line("PostgreSQL", &server()));
     for (name, value) in &native.env {
         println!("  for cargo without xtask: export {name}={value}");
     }
@@ -51,18 +52,52 @@ pub(crate) fn ready() -> Result<Native, Failure> {
     Err(Failure::Incomplete)
 }
 
+/// Variable with which tests go by without a server.
+const SKIP_SERVER: &str = "FLOODMARK_SKIP_POSTGRES";
+
+/// The server that tests start, after installing it where nobody needs to be asked. Without one, and without the
+/// variable that says to do without, its tests fail and say so; everything else runs.
+pub(crate) fn server() -> Finding {
+    let found = native::find_server();
+    if matches!(found, Finding::Found(_)) || std::env::var_os(SKIP_SERVER).is_some() {
+        return found;
+    }
+    eprintln!("{}", line("PostgreSQL", &found));
+    for words in platform::unattended_server().into_iter().flatten() {
+        eprintln!("==> {}", words.join(" "));
+        if !succeeds(&words) {
+            eprintln!("xtask: `{}` did not succeed", words.join(" "));
+            break;
+        }
+    }
+    let found = native::find_server();
+    if matches!(found, Finding::Missing(_)) {
+        eprintln!(
+            "Tests of tables need a PostgreSQL server. Install it, or set {SKIP_SERVER}=1 to go without them:"
+        );
+        let here = platform::here().map_or_else(|| PLATFORMS.to_vec(), |platform| vec![platform]);
+        for platform in here {
+            eprintln!("  {:15}  {}", platform.name, platform.install_server);
+        }
+    }
+    found
+}
+
 fn succeeds(words: &[String]) -> bool {
     words.split_first().is_some_and(|(program, args)| {
         Command::new(program).args(args).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
     })
 }
 
-fn report(native: &Native) -> String {
-    let line = |what: &str, finding: &Finding| match finding {
+fn line(what: &str, finding: &Finding) -> String {
+    match finding {
         Finding::Found(which) => format!("  {what:13} ok       {which}"),
         Finding::Missing(why) => format!("  {what:13} MISSING  {why}"),
         Finding::Misset(why) => format!("  {what:13} WRONG    {why}"),
-    };
+    }
+}
+
+fn report(native: &Native) -> String {
     [line("C++ compiler", &native.compiler), line("libclang", &native.libclang)].join("\n")
 }
 

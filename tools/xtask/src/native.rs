@@ -59,6 +59,21 @@ impl Native {
     }
 }
 
+/// A PostgreSQL server, which only tests need; distributions keep its programs off the search path.
+pub(crate) fn find_server() -> Finding {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = env::split_paths(&path).collect();
+    for root in ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"] {
+        places.push(Path::new(root).join("bin"));
+        places.extend(children(Path::new(root)).into_iter().rev().map(|version| version.join("bin")));
+    }
+    match places.into_iter().find(|place| place.join("initdb").is_file() && place.join("postgres").is_file())
+    {
+        Some(place) => Finding::Found(place.join("postgres").display().to_string()),
+        None => Finding::Missing("postgres and initdb are in none of the usual places".to_owned()),
+    }
+}
+
 fn find_compiler(env: &mut Vec<(&'static str, String)>) -> Finding {
     if let Ok(chosen) = env::var("CXX") {
         return match try_compiler(&chosen) {

@@ -15,6 +15,8 @@ pub(crate) struct Platform {
     manager: &'static str,
     /// What to type to install a C++ compiler and libclang.
     pub(crate) install: &'static str,
+    /// What to type to install a PostgreSQL server for the tests.
+    pub(crate) install_server: &'static str,
 }
 
 /// Every platform we can name a command for.
@@ -23,11 +25,32 @@ pub(crate) const PLATFORMS: [Platform; 5] = [
         name: "Debian, Ubuntu",
         manager: "apt-get",
         install: "sudo apt-get update && sudo apt-get install -y g++ libclang-dev",
+        install_server: "sudo apt-get update && sudo apt-get install -y postgresql",
     },
-    Platform { name: "Fedora", manager: "dnf", install: "sudo dnf install -y gcc-c++ clang-devel" },
-    Platform { name: "Arch", manager: "pacman", install: "sudo pacman -S --needed gcc clang" },
-    Platform { name: "Alpine", manager: "apk", install: "sudo apk add g++ clang-dev linux-headers" },
-    Platform { name: "macOS", manager: "brew", install: "xcode-select --install && brew install llvm" },
+    Platform {
+        name: "Fedora",
+        manager: "dnf",
+        install: "sudo dnf install -y gcc-c++ clang-devel",
+        install_server: "sudo dnf install -y postgresql-server",
+    },
+    Platform {
+        name: "Arch",
+        manager: "pacman",
+        install: "sudo pacman -S --needed gcc clang",
+        install_server: "sudo pacman -S --needed postgresql",
+    },
+    Platform {
+        name: "Alpine",
+        manager: "apk",
+        install: "sudo apk add g++ clang-dev linux-headers",
+        install_server: "sudo apk add postgresql setpriv",
+    },
+    Platform {
+        name: "macOS",
+        manager: "brew",
+        install: "xcode-select --install && brew install llvm",
+        install_server: "brew install postgresql",
+    },
 ];
 
 /// The platform of this machine, if it is one of ours.
@@ -52,6 +75,15 @@ fn privilege() -> Option<&'static [&'static str]> {
 
 /// The commands that install everything here unattended; `None` where that is not ours to do.
 pub(crate) fn unattended() -> Option<[Vec<String>; 2]> {
+    unattended_packages("g++ libclang-dev")
+}
+
+/// As [`unattended`], for the server that tests start.
+pub(crate) fn unattended_server() -> Option<[Vec<String>; 2]> {
+    unattended_packages("postgresql")
+}
+
+fn unattended_packages(packages: &str) -> Option<[Vec<String>; 2]> {
     if !on_path("apt-get") {
         return None;
     }
@@ -59,9 +91,9 @@ pub(crate) fn unattended() -> Option<[Vec<String>; 2]> {
     let words = |line: &str| prefix.iter().copied().chain(line.split(' ')).map(str::to_owned).collect();
     Some([
         words("apt-get update"),
-        words(
-            "env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ libclang-dev",
-        ),
+        words(&format!(
+            "env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {packages}"
+        )),
     ])
 }
 

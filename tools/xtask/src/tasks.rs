@@ -132,6 +132,7 @@ fn documentation(steps: &mut Steps) -> Result<(), Failure> {
 
 fn run_tests(steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
     servers::prepare(steps);
+    doctor::server();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     steps.cargo("tests", &[&["test", "--workspace"], FEATURES.as_slice(), &args].concat())
 }

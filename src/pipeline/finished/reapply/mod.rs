@@ -20,8 +20,8 @@ use super::row::{Identity, JsonText, Part, Row, bound, parts};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::config::{
-    Accumulation, Mode, OutputFormat, PipelineConfig, SourceConfig, TimeDomain, Trigger, WindowConfig,
-    closest,
+    Accumulation, Mode, OutputFormat, OutputTarget, PipelineConfig, SourceConfig, TimeDomain, Trigger,
+    WindowConfig, closest,
 };
 use applied::Applied;
 
@@ -163,7 +163,7 @@ fn refuse_settings(window: &WindowConfig, sources: &[&SourceConfig]) -> Result<(
         "rows add up, and none holds the whole pane: results of the late events alone are one more row"
     } else if matches!(window.trigger, Trigger::Count(_)) {
         "rows by count do not hold the events of an unfinished count"
-    } else if window.output.format != OutputFormat::JsonLines {
+    } else if window.output.target != OutputTarget::Files || window.output.format != OutputFormat::JsonLines {
         "results are read as JSON lines, and these are not"
     } else if sources.iter().any(|source| by_header(&source)) {
         "late records of CSV files do not say which columns their header named"

@@ -1,5 +1,6 @@
 //! How a result looks as a line of text. It knows fields and values, not files.
 
+mod copy;
 mod csv;
 mod joined;
 mod json;
@@ -10,6 +11,7 @@ use crate::codec;
 use crate::event_time::{Watermark, Window};
 use crate::operator::{ResultRow, RowKind};
 
+pub(super) use copy::CopyRows;
 pub(super) use csv::CsvRows;
 pub(super) use joined::JoinedRows;
 pub(super) use json::{JsonRows, append_value};
@@ -49,14 +51,14 @@ pub(super) struct Shape {
 }
 
 /// What a row of a block does to earlier ones.
-fn row_kind(takes_back: Option<RowKind>, row: &ResultRow<'_>) -> RowKind {
+pub(super) fn row_kind(takes_back: Option<RowKind>, row: &ResultRow<'_>) -> RowKind {
     takes_back.unwrap_or(if row.pane_index == 0 { RowKind::Insert } else { RowKind::UpdateAfter })
 }
 
 impl Shape {
     /// Hands the key's components to `each`, one after the other, without allocating.
     #[inline]
-    fn components(
+    pub(super) fn components(
         &self,
         key: &[u8],
         scratch: &mut Vec<u8>,
@@ -77,7 +79,12 @@ impl Shape {
         Ok(())
     }
 
-    fn check(&self, row: &ResultRow<'_>) -> Result<(), SinkError> {
+    /// Checks a key that is to be taken apart in one go.
+    pub(super) fn check_key(&self, key: &[u8], scratch: &mut Vec<u8>) -> Result<(), SinkError> {
+        self.components(key, scratch, |_, _| {})
+    }
+
+    pub(super) fn check(&self, row: &ResultRow<'_>) -> Result<(), SinkError> {
         if row.values.len() == self.aggregates.len() {
             return Ok(());
         }
@@ -92,7 +99,7 @@ impl Shape {
 }
 
 /// One component of a key, read back from its bytes.
-enum Component<'a> {
+pub(super) enum Component<'a> {
     Text(&'a [u8]),
     Int(i64),
 }

@@ -68,7 +68,7 @@ pub(super) fn append_int(out: &mut Vec<u8>, value: i128) {
 
 /// Appends the shortest text that reads back as the same float, or `NaN`, `Infinity`, `-Infinity` and false.
 #[inline]
-pub(super) fn append_float(out: &mut Vec<u8>, value: f64) -> bool {
+pub(in super::super) fn append_float(out: &mut Vec<u8>, value: f64) -> bool {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
         return true;

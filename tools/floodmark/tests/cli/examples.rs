@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::support::{Ended, repository};
 
 /// A copy of the examples and of the streams they read, so that what they write goes elsewhere.
-struct Examples(TempDir);
+pub(crate) struct Examples(TempDir);
 
 impl Examples {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let copy = Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap());
         for folder in ["examples", "tests/data/streams"] {
             copy_all(&repository().join(folder), &copy.0.path().join(folder));
@@ -22,15 +22,21 @@ impl Examples {
         copy
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Runs a pipeline; one that reads standard input is given the visits.
     fn run(&self, pipeline: &Path) -> Ended {
+        self.run_in(pipeline, &[])
+    }
+
+    /// As `run`, with variables in the environment.
+    pub(crate) fn run_in(&self, pipeline: &Path, environment: &[(&str, &str)]) -> Ended {
         let live = fs::read_to_string(pipeline).unwrap().contains("path = \"-\"");
         let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
         command.arg("run").arg(pipeline).args(["--json", "--quiet"]).env_remove("FLOODMARK_LOG");
+        command.envs(environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -86,9 +92,13 @@ fn every_example_runs_to_its_end_and_every_window_has_results() {
     let pipelines = pipelines(&examples.path("examples"));
     assert!(pipelines.len() >= 12, "{pipelines:?}");
     for pipeline in pipelines {
+        let text = fs::read_to_string(&pipeline).unwrap();
+        if text.contains("kind = \"postgres\"") {
+            // Needs a server: `postgres::the_example_fills_its_tables`.
+            continue;
+        }
         let summary = examples.run(&pipeline).summary();
         assert_eq!(summary["outcome"], "completed", "{}", pipeline.display());
-        let text = fs::read_to_string(&pipeline).unwrap();
         let windows = text.matches("[[window]]").count() + text.matches("[[join]]").count();
         let results = summary["total"]["results"].as_object().unwrap();
         let filled = results.values().filter(|rows| rows.as_u64() > Some(0)).count();

@@ -24,6 +24,8 @@ mod golden;
 mod inspect;
 mod joins;
 mod lanes;
+mod outputs;
+mod postgres;
 mod reapply;
 mod reapply_savepoint;
 mod repository;
