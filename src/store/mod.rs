@@ -14,6 +14,8 @@ mod late;
 mod panes;
 mod restore;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::num::NonZeroU32;

@@ -12,6 +12,7 @@ mod cases;
 mod drivers;
 mod firing;
 mod golden;
+mod hazards;
 mod histories;
 mod joins;
 mod known_answers;
