@@ -1,4 +1,4 @@
-//! The table of docs/HAZARDS.md: every hazard once, with a status it knows, and every test it names exists.
+//! The table of docs/HAZARDS.md: every hazard once, with a status, and every test and case that it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,20 @@ const NUMBERS: [(char, u32); 2] = [('H', 74), ('R', 80)];
 struct Row {
     number: String,
     tests: Vec<String>,
+    /// Files of the cases.
+    cases: Vec<String>,
     status: String,
+}
+
+/// Files of the cases in words between tests: names in quotes are conformance cases, B and two digits scenarios.
+fn cases(words: &str) -> Vec<String> {
+    let quoted = words.split('"').skip(1).step_by(2);
+    let numbered = words.split(|c: char| !c.is_alphanumeric()).filter(|word| {
+        word.len() == 3 && word.starts_with('B') && word[1..].bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let conformance = quoted.map(|name| format!("tests/data/conformance/{name}.json"));
+    let scenarios = numbered.map(|name| format!("tests/data/scenarios/{}.json", name.to_lowercase()));
+    conformance.chain(scenarios).collect()
 }
 
 /// Lines `| number | hazard | rule | tests | status |`; tests stand in backticks.
@@ -20,8 +33,9 @@ fn rows() -> Vec<Row> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let &[_, number, _, _, tests, status, _] = cells.as_slice() else { return None };
         let named = number.starts_with(['H', 'R']) && number[1..].parse::<u32>().is_ok();
+        let cases = cases(&tests.split('`').step_by(2).collect::<String>());
         let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        named.then(|| Row { number: number.to_owned(), tests, status: status.to_owned() })
+        named.then(|| Row { number: number.to_owned(), tests, cases, status: status.to_owned() })
     };
     text.lines().filter_map(row).collect()
 }
@@ -62,7 +76,7 @@ fn every_hazard_has_one_row() {
 }
 
 #[test]
-fn every_test_that_a_hazard_names_exists() {
+fn every_test_and_case_that_a_hazard_names_exists() {
     let tests = tests();
     let mut missing = Vec::new();
     for row in rows() {
@@ -74,8 +88,10 @@ fn every_test_that_a_hazard_names_exists() {
                 missing.push(format!("{}: {named}", row.number));
             }
         }
+        let absent = row.cases.iter().filter(|case| !root().join(case).exists());
+        missing.extend(absent.map(|case| format!("{}: {case}", row.number)));
     }
-    assert!(missing.is_empty(), "docs/HAZARDS.md names tests that are not there:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/HAZARDS.md names what is not there:\n{}", missing.join("\n"));
 }
 
 #[test]
@@ -83,9 +99,9 @@ fn a_hazard_is_tested_or_says_why_not() {
     let rows = rows();
     let open = rows.iter().filter(|row| row.status.starts_with("**open**")).count();
     println!("{open} hazards of {} are open", rows.len());
-    for Row { number, tests, status } in rows {
+    for Row { number, tests, status, .. } in rows {
         let reason = |word: &str| status.strip_prefix(word).map(|rest| rest.len() > 10);
-        let told = match status.split([':', ' ']).next() {
+        let told = match status.split([':', ';', ' ']).next() {
             Some("tested") => !tests.is_empty(),
             Some("**open**") => reason("**open**") == Some(true),
             Some("by") => reason("by construction") == Some(true),
@@ -94,4 +110,10 @@ fn a_hazard_is_tested_or_says_why_not() {
         };
         assert!(told, "{number}: a status without a test or a reason: {status:?}");
     }
+}
+
+#[test]
+fn cases_are_found_between_tests() {
+    let found = cases("(\"far-timestamps\", B07) H12 (publishes twice)");
+    assert_eq!(found, ["tests/data/conformance/far-timestamps.json", "tests/data/scenarios/b07.json"]);
 }

@@ -1,4 +1,5 @@
-//! Tests of the repository itself: layers, doors of outside libraries, sources of data, links in the documentation, hazards.
+//! Tests of the repository itself: layers, doors of outside libraries, sources of data, links in the documentation,
+//! the table of hazards.
 //!
 //! They read files and know nothing of what the code does.
 
