@@ -16,6 +16,8 @@ mod mirroring;
 mod panes;
 mod restore;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::num::NonZeroU32;

@@ -13,6 +13,7 @@ mod drivers;
 mod evolution;
 mod firing;
 mod golden;
+mod hazards;
 mod histories;
 mod joins;
 mod known_answers;

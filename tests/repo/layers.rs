@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{code_only, files, read, root};
 
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 5] = [
+const DOORS: [(&str, &[&str]); 7] = [
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/repository/"]),

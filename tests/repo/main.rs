@@ -1,8 +1,10 @@
-//! Tests of the repository itself: layers, doors of outside libraries, sources of data, links in the documentation.
+//! Tests of the repository itself: layers, doors of outside libraries, sources of data, links in the documentation,
+//! the table of hazards.
 //!
 //! They read files and know nothing of what the code does.
 
 mod data;
 mod docs;
+mod hazards;
 mod layers;
 mod source;

@@ -416,3 +416,20 @@ fn a_path_without_checkpoints_is_refused_with_a_way_on() {
         }
     }
 }
+
+#[test]
+fn the_working_database_of_a_running_pipeline_is_no_checkpoint() {
+    let mut running = Running::with_checkpoints(1);
+    let mut work = fs::read_dir(running.state().join("work")).unwrap().map(|entry| entry.unwrap().path());
+    let database = work.find(|path| path.join("CURRENT").exists()).expect("a working database");
+    for report in ["list", "show", "windows", "verify"] {
+        let output = inspect(&[report], &database);
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{report}: {said}");
+        assert!(said.contains("neither a state directory nor a checkpoint"), "{report}: {said}");
+    }
+    assert_eq!(running.child.try_wait().unwrap(), None, "the pipeline was disturbed");
+    running.feed();
+    running.wait_for(2);
+}

@@ -1,0 +1,54 @@
+//! What the public face does not show: the database behind a store.
+
+use std::sync::{Arc, Mutex};
+
+use super::{AfterPublish, Barrier, Collected, WindowStore};
+use crate::aggregate::AggregateSpec;
+use crate::checkpoint::{Published, SourceIdentity};
+use crate::error::{Error, ErrorKind};
+use crate::event::{EventBatch, Number};
+use crate::event_time::{EventTime, Span, Tumbling, Watermark};
+use crate::operator::OperatorSpec;
+use crate::state::FamilyId;
+
+fn at(millis: i64) -> Watermark {
+    Watermark::At(EventTime::from_millis(millis))
+}
+
+fn process(store: &mut WindowStore, time: i64) {
+    let (partition, _) = store.partition("p", SourceIdentity::default()).unwrap();
+    let mut batch = EventBatch::with_columns(partition, 1, Vec::new());
+    batch.push_event::<Number>(EventTime::from_millis(time), &[b"a"], &[]);
+    store.process(&batch, &mut Collected::default()).unwrap();
+}
+
+#[test]
+fn panes_of_closed_windows_stay_until_their_results_are_delivered() {
+    let folder = tempfile::tempdir().unwrap();
+    let windows = Tumbling::new(Span::from_millis(10).unwrap(), 0).unwrap();
+    let spec = OperatorSpec::new("op", windows, &["key"], vec![AggregateSpec::count("count")]);
+    let open =
+        || WindowStore::builder("horizon").window(spec.clone()).open(folder.path().join("state")).unwrap();
+    let mut store = open();
+    process(&mut store, 5);
+    store.checkpoint(Barrier::default()).unwrap();
+    assert_eq!(store.db.horizon(), at(5));
+    // Closes the window whose pane is in the database by now.
+    process(&mut store, 15);
+    let (db, found) = (Arc::clone(&store.db), Arc::new(Mutex::new(None)));
+    let noted = Arc::clone(&found);
+    let away: AfterPublish = Box::new(move |_: &Published| {
+        db.compact()?;
+        let is_there = db.scan(FamilyId(0), ..=EventTime::from_millis(10))?.next_pane()?.is_some();
+        *noted.lock().unwrap() = Some((db.horizon(), is_there));
+        Err(Error::new(ErrorKind::Unavailable, "the output is away"))
+    });
+    store.checkpoint(Barrier { after_publish: Some(away), ..Barrier::default() }).unwrap_err();
+    assert_eq!(*found.lock().unwrap(), Some((at(5), true)));
+    assert_eq!(store.db.horizon(), at(5), "nothing was delivered");
+    drop(store);
+    let mut store = open();
+    assert_eq!((store.watermark(), store.db.horizon()), (at(15), at(5)));
+    store.checkpoint(Barrier::default()).unwrap();
+    assert_eq!(store.db.horizon(), at(15));
+}
