@@ -17,6 +17,7 @@ mod aggregates;
 mod bad_input;
 mod crash;
 mod evolution;
+mod drill;
 mod examples;
 mod explain;
 mod formats;
