@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use floodmark::error::{Error, ErrorKind};
 use floodmark::event_time::Span;
-use floodmark::pipeline::config::{PipelineConfig, Repeat, TimeDomain, Trigger, WindowConfig};
+use floodmark::pipeline::config::{
+    CheckpointConfig, JoinOutput, OutputConfig, PipelineConfig, Repeat, StateConfig, TimeDomain, Trigger,
+    WindowConfig,
+};
 
 /// Checkpoints kept in the drill at least, so that there is one before the newest to go back to.
 const RETAIN_MIN: u32 = 2;
@@ -54,17 +57,31 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
         Error::new(ErrorKind::Invalid, format!("this is not an interval: milliseconds={interval_ms}"))
     })?;
     let place = |name: String| outputs(root).join(name);
-    config.state.directory = state(root);
-    config.checkpoint.interval = config.checkpoint.interval.min(interval);
-    config.checkpoint.retain = config.checkpoint.retain.max(RETAIN_MIN);
-    for window in &mut config.windows {
-        window.output.path = place(format!("results.{}", window.name));
+    // Every setting is named here: one that comes to name a place of its own must not be overlooked.
+    let PipelineConfig {
+        name: _,
+        sources: _,
+        watermark: _,
+        state: StateConfig { directory, memory_bytes: _ },
+        checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain },
+        windows,
+        joins,
+        late,
+        dead_letter,
+    } = config;
+    *directory = state(root);
+    *every = interval.min(*every);
+    *retain = RETAIN_MIN.max(*retain);
+    for window in windows {
+        let OutputConfig { path, format: _, time_format: _, metadata: _ } = &mut window.output;
+        *path = place(format!("results.{}", window.name));
     }
-    for join in &mut config.joins {
-        join.output.path = place(format!("joined.{}", join.name));
+    for join in joins {
+        let JoinOutput { path, format: _, time_format: _ } = &mut join.output;
+        *path = place(format!("joined.{}", join.name));
     }
-    config.late = config.late.as_ref().map(|_| place("late".to_owned()));
-    config.dead_letter = config.dead_letter.as_ref().map(|_| place("dead_letter".to_owned()));
+    *late = late.as_ref().map(|_| place("late".to_owned()));
+    *dead_letter = dead_letter.as_ref().map(|_| place("dead_letter".to_owned()));
     Ok(())
 }
 

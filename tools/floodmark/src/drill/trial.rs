@@ -158,7 +158,8 @@ fn note_recovery(trial: &mut Trial, ended: &Ended) -> Option<String> {
     kill.restoring_ms = ended.restoring_ms;
     let restored = ended.restored?;
     let told = |epoch: Option<u64>| epoch.map_or("none".to_owned(), |epoch| epoch.to_string());
-    let wrong = || format!("it restored checkpoint {}, the newest was {}", told(restored), told(kill.checkpoint));
+    let wrong =
+        || format!("it restored checkpoint {}, the newest was {}", told(restored), told(kill.checkpoint));
     (restored != kill.checkpoint).then(wrong)
 }
 

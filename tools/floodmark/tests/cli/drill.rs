@@ -163,7 +163,7 @@ fn nothing_is_left(site: &Site) {
     assert!(names.is_empty(), "left: {names:?}");
 }
 
-/// Writes a program that removes the last row of the first part and repeats the first row of the second whenever it
+/// Writes a program that does not look at a damaged checkpoint, and that removes the last row of the first part and repeats the first row of the second whenever it
 /// starts a trial again. Another process writes it: this one must not have it open when it is started.
 fn write_faulty_program(path: &Path) {
     let script = r#"#!/bin/sh
@@ -174,7 +174,9 @@ for word in "$@"; do
   before=$word
 done
 rows=$scratch/out/results.hourly
-case $scratch in */trial-*)
+case $scratch in
+*/damage-*) exit 0 ;;
+*/trial-*)
   if [ ! -e "$scratch/spoiled" ] && [ "$(ls "$rows" 2>/dev/null | grep -c part-)" -gt 4 ]; then
     first=$(ls "$rows"/part-* | sed -n 1p)
     second=$(ls "$rows"/part-* | sed -n 2p)
@@ -196,7 +198,7 @@ exec "$REAL_FLOODMARK" "$@"
 }
 
 #[test]
-fn a_program_that_loses_a_row_and_doubles_another_fails_and_the_evidence_stays() {
+fn a_program_that_loses_a_row_doubles_another_and_overlooks_damage_fails_and_the_evidence_stays() {
     let site = flights();
     let program = site.path("faulty");
     write_faulty_program(&program);
@@ -207,7 +209,7 @@ fn a_program_that_loses_a_row_and_doubles_another_fails_and_the_evidence_stays()
         "--kills",
         "1",
         "--damages",
-        "0",
+        "2",
         "--seed",
         "6",
         "--run-time",
@@ -227,6 +229,8 @@ fn a_program_that_loses_a_row_and_doubles_another_fails_and_the_evidence_stays()
     let hourly = hourly.unwrap();
     assert_eq!((&hourly["lost"], &hourly["doubled"], &hourly["strange"]), (&1.into(), &1.into(), &0.into()));
     assert_eq!((&found["totals"]["rows_lost"], &found["totals"]["rows_doubled"]), (&1.into(), &1.into()));
+    assert_eq!((&found["totals"]["damaged"], &found["totals"]["detected"]), (&2.into(), &0.into()));
+    assert!(evidence.join("damage-002/state").is_dir());
     let shown: Vec<&str> = found["trials"][0]["differences"][0]["shown"]
         .as_array()
         .unwrap()
@@ -261,13 +265,13 @@ fn a_load_of_its_own_is_drilled_without_a_pipeline() {
         .unwrap(),
     );
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.starts_with("PASS: "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("2 of 2 damaged checkpoints were noticed."), "{}", ended.stdout);
     assert!(
-        ended.stdout.starts_with("PASS: "),
+        ended.stdout.contains("floodmark drill --generate 200000 --seed 3 --kills 3"),
         "{}",
         ended.stdout
     );
-    assert!(ended.stdout.contains("2 of 2 damaged checkpoints were noticed."), "{}", ended.stdout);
-    assert!(ended.stdout.contains("floodmark drill --generate 200000 --seed 3 --kills 3"), "{}", ended.stdout);
     assert!(ended.stderr.is_empty(), "{}", ended.stderr);
     assert!(place.join("reference/out/results.sliding").is_dir(), "it was to be kept");
 }
