@@ -166,3 +166,54 @@ fn note_recovery(trial: &mut Trial, ended: &Ended) -> Option<String> {
 pub(super) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(restored: Option<Option<u64>>) -> Ended {
+        let recovery = restored.map(|_| Duration::from_millis(40));
+        Ended {
+            code: Some(0),
+            restored,
+            recovery,
+            restoring_ms: None,
+            finished: None,
+            wall: Duration::from_secs(1),
+            stderr: String::new(),
+        }
+    }
+
+    fn killed_at(checkpoint: Option<u64>) -> Trial {
+        let kill = Kill {
+            moment: Moment::Random { share: 0.5 },
+            after_ms: 500.0,
+            checkpoint,
+            replayed: 7,
+            recovery_ms: None,
+            restoring_ms: None,
+        };
+        Trial {
+            number: 1,
+            kills: vec![kill],
+            missed: 0,
+            failure: None,
+            differences: Vec::new(),
+            seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_restart_has_to_restore_the_newest_checkpoint_and_no_other() {
+        for newest in [None, Some(4)] {
+            let mut trial = killed_at(newest);
+            assert_eq!(note_recovery(&mut trial, &ended(Some(newest))), None);
+            assert_eq!(trial.kills[0].recovery_ms, Some(40.0));
+        }
+        let wrong = note_recovery(&mut killed_at(Some(4)), &ended(Some(Some(3))));
+        assert!(wrong.is_some_and(|wrong| wrong.contains("restored checkpoint 3, the newest was 4")));
+        assert!(note_recovery(&mut killed_at(Some(4)), &ended(Some(None))).is_some());
+        // Killed before it had restored anything.
+        assert_eq!(note_recovery(&mut killed_at(Some(4)), &ended(None)), None);
+    }
+}

@@ -8,6 +8,9 @@ use super::{Report, Verdict};
 use crate::drill::plan::Moment;
 use crate::run::grouped;
 
+/// Kills that are listed; the JSON report has them all.
+const LISTED_MAX: usize = 1_000;
+
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1d2129; --paper: #ffffff; --soft: #6b7280; --line: #d9dde3; --good: #1a7f4b;
   --bad: #c0272d; --open: #a86400; --random: #2f6fde; --point: #8a3ffc; }
@@ -20,7 +23,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .pass { border-color: var(--good); } .fail { border-color: var(--bad); } .inconclusive { border-color: var(--open); }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { color: var(--soft); font-weight: 600; } td.n, th.n { text-align: right; } .no { color: var(--bad); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; } td.n, th.n { text-align: right; }
 pre, code { font-family: ui-monospace, monospace; font-size: .85rem; } pre { overflow-x: auto; padding: .6rem;
   border: 1px solid var(--line); }
 svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
@@ -125,7 +128,7 @@ const fn class(good: bool, moment: Moment) -> &'static str {
 }
 
 fn kills(report: &Report) -> String {
-    let rows = report.kills().map(|(number, good, kill)| {
+    let rows = report.kills().take(LISTED_MAX).map(|(number, good, kill)| {
         vec![
             number.to_string(),
             kill.moment.to_string(),
@@ -138,7 +141,10 @@ fn kills(report: &Report) -> String {
     });
     let headings =
         [">trial", "killed", ">after", ">checkpoint", ">events replayed", ">recovered in", "result"];
-    table(&headings, rows)
+    let more = (report.totals.restores as usize).saturating_sub(LISTED_MAX);
+    let more =
+        if more == 0 { String::new() } else { format!("<p>And {more} more, in the JSON report.</p>\n") };
+    table(&headings, rows) + &more
 }
 
 fn damages(report: &Report) -> String {
@@ -188,9 +194,6 @@ fn setting(report: &Report) -> String {
         length(report.seconds * 1_000.0),
         escape(&report.command)
     );
-    if let Some(rate) = report.straight.rate {
-        let _ = writeln!(text, "<p>Runs were held to {} events a second.</p>", grouped(u64::from(rate)));
-    }
     for note in &report.notes {
         let _ = writeln!(text, "<p>{}</p>", escape(note));
     }

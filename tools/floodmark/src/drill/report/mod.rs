@@ -191,11 +191,12 @@ impl Report {
         if !compared {
             self.notes.push("no output can be compared".to_owned());
         }
-        if self.totals.from_checkpoint == 0 {
-            self.notes.push(
-                "no kill came after a checkpoint: give runs more time with --run-time, or drill with --generate"
-                    .to_owned(),
-            );
+        let Totals { from_checkpoint, restores, .. } = self.totals;
+        if from_checkpoint * 2 < restores || restores == 0 {
+            self.notes.push(format!(
+                "{from_checkpoint} of {restores} kills came after a checkpoint, which shows little: give runs more time \
+                 with --run-time, or, where the input is short, drill with --generate"
+            ));
         }
         (self.trials, self.damages) = (trials, damages);
         self.summary = text::paragraph(self);

@@ -67,10 +67,13 @@ pub(super) fn rows_of(report: &Report) -> Vec<(&'static str, String)> {
         (
             "without kills",
             format!(
-                "{} events in {}, {} checkpoints",
+                "{} events in {}, {} checkpoints{}",
                 grouped(straight.events),
                 length(straight.length_ms),
-                straight.checkpoints
+                straight.checkpoints,
+                straight.rate.map_or(String::new(), |rate| {
+                    format!(", held to {} events/s", grouped(u64::from(rate)))
+                })
             ),
         ),
         ("restores tried", restores(totals)),
