@@ -194,7 +194,8 @@ impl Drill<'_> {
         let mut runner = self.runner()?;
         progress.note("running without kills");
         let base = scratch.root().join("base");
-        let base = match self.arguments.fresh {
+        let turned = redirect::turned(&self.config);
+        let base = match self.arguments.fresh || !turned.is_empty() {
             true => Base::empty(base),
             false => Base::copy_of(&self.config.state.directory, &outputs, base)?,
         };
@@ -202,6 +203,12 @@ impl Drill<'_> {
         runner.patience = measured.reference.length * PATIENCE_TIMES + Duration::from_secs(60);
         let mut report =
             Report::new(&self.config.name, self.seed, self.command(), Environment::here(), &measured);
+        if !turned.is_empty() {
+            report.notes.push(format!(
+                "these outputs are files of text in the drill, and runs start with empty state: {}",
+                turned.join(", ")
+            ));
+        }
         let trials = self.trials(&runner, &measured.base, &measured.reference, scratch, progress)?;
         let input_changed = trials.iter().any(|trial| !trial.differences.is_empty())
             && self.input_changed(&runner, &measured.base, &measured.reference, scratch)?;

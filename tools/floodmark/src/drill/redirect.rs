@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use floodmark::error::{Error, ErrorKind};
 use floodmark::event_time::Span;
 use floodmark::pipeline::config::{
-    CheckpointConfig, JoinOutput, OutputConfig, PipelineConfig, Repeat, StateConfig, TimeDomain, Trigger,
-    WindowConfig,
+    CheckpointConfig, JoinOutput, OutputConfig, OutputFormat, OutputTarget, PipelineConfig, Repeat,
+    StateConfig, TimeDomain, Trigger, WindowConfig,
 };
 
 /// Checkpoints kept in the drill at least, so that there is one before the newest to go back to.
@@ -73,16 +73,41 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
     *every = interval.min(*every);
     *retain = RETAIN_MIN.max(*retain);
     for window in windows {
-        let OutputConfig { path, format: _, time_format: _, metadata: _ } = &mut window.output;
+        let OutputConfig { path, target, format, time_format: _, metadata: _ } = &mut window.output;
+        turn(target, format);
         *path = place(format!("results.{}", window.name));
     }
     for join in joins {
-        let JoinOutput { path, format: _, time_format: _ } = &mut join.output;
+        let JoinOutput { path, target, format, time_format: _ } = &mut join.output;
+        turn(target, format);
         *path = place(format!("joined.{}", join.name));
     }
     *late = late.as_ref().map(|_| place("late".to_owned()));
     *dead_letter = dead_letter.as_ref().map(|_| place("dead_letter".to_owned()));
     Ok(())
+}
+
+/// Rows go to files of text, which can be compared, wherever they go otherwise.
+fn turn(target: &mut OutputTarget, format: &mut OutputFormat) {
+    *target = OutputTarget::Files;
+    if *format == OutputFormat::Parquet {
+        *format = OutputFormat::JsonLines;
+    }
+}
+
+/// The outputs that are files of text in the drill only. What a checkpoint of the pipeline has staged for them is in
+/// another form.
+pub(super) fn turned(config: &PipelineConfig) -> Vec<String> {
+    let is_turned = |target: &OutputTarget, format: OutputFormat| {
+        let (mut to, mut form) = (target.clone(), format);
+        turn(&mut to, &mut form);
+        (&to, form) != (target, format)
+    };
+    let windows =
+        config.windows.iter().filter(|window| is_turned(&window.output.target, window.output.format));
+    let joins = config.joins.iter().filter(|join| is_turned(&join.output.target, join.output.format));
+    let windows = windows.map(|window| format!("results.{}", window.name));
+    windows.chain(joins.map(|join| format!("joined.{}", join.name))).collect()
 }
 
 /// Why rows of a window depend on when they were made.
@@ -137,8 +162,28 @@ output = { path = "mine/b" }
         assert!(!format!("{config:?}").contains("mine"), "{config:?}");
         assert_eq!(config.sources, before.sources);
         assert_eq!((config.checkpoint.interval.as_millis(), config.checkpoint.retain), (500, 2));
+        assert!(turned(&before).is_empty());
         redirect(&mut config, Path::new("/drill"), 900).expect("redirected");
         assert_eq!(config.checkpoint.interval.as_millis(), 500, "never rarer than asked for");
         assert!(redirect(&mut config, Path::new("/drill"), 0).is_err());
+    }
+
+    #[test]
+    fn tables_parquet_and_standard_output_become_files_of_text() {
+        for output in [
+            r#"{ kind = "postgres", url_env = "U", table = "t", write = "append" }"#,
+            r#"{ path = "mine/a", format = "parquet" }"#,
+            r#"{ path = "-" }"#,
+        ] {
+            let file = FILE.replace(r#"{ path = "mine/a" }"#, output);
+            let mut config =
+                PipelineConfig::from_str(&file, Path::new("pipeline.toml")).expect("a right file");
+            assert_eq!(turned(&config), ["results.a"], "{output}");
+            redirect(&mut config, Path::new("/drill"), 500).expect("redirected");
+            assert!(turned(&config).is_empty());
+            let OutputConfig { path, target, format, .. } = &config.windows[0].output;
+            assert_eq!(path, Path::new("/drill/out/results.a"));
+            assert_eq!((target, *format), (&OutputTarget::Files, OutputFormat::JsonLines));
+        }
     }
 }

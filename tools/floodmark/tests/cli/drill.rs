@@ -304,6 +304,24 @@ fn state_that_has_read_everything_is_restored_once_and_the_input_is_drilled_from
 }
 
 #[test]
+fn what_goes_to_a_table_or_to_parquet_is_drilled_as_files_of_text() {
+    let outputs = pipeline(&format!("path = {:?}", flights_sample()))
+        .replace(
+            "output = { path = \"out/hourly\" }",
+            "output = { kind = \"postgres\", url_env = \"NO_SUCH_SERVER\", table = \"hourly\", write = \"append\" }",
+        )
+        .replace("format = \"csv\"", "format = \"parquet\"");
+    let site = Site::in_memory(&outputs);
+    let ended =
+        drill(&site, &["--kills", "1", "--damages", "1", "--seed", "6", "--run-time", "500ms", "--json"]);
+    let found = report(&ended);
+    assert_eq!((ended.code, &found["verdict"]), (Some(0), &"pass".into()), "{found}\n{}", ended.stderr);
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.contains("results.hourly, results.aircraft"), "{note}");
+    assert!(found["outputs"][1]["rows"].as_u64().unwrap() > 0, "{}", found["outputs"]);
+}
+
+#[test]
 fn damage_in_the_newest_checkpoint_is_told_before_any_kill() {
     let site = flights();
     site.run_with_fault("checkpoint.publish.after:kill:2");
