@@ -63,7 +63,7 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
         sources: _,
         watermark: _,
         state: StateConfig { directory, memory_bytes: _ },
-        checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain },
+        checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain, repository },
         windows,
         joins,
         late,
@@ -71,6 +71,8 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
     } = config;
     *directory = state(root);
     *every = interval.min(*every);
+    // A copy has nothing to say to the mirror of the original.
+    *repository = None;
     *retain = RETAIN_MIN.max(*retain);
     for window in windows {
         let OutputConfig { path, target, format, time_format: _, metadata: _ } = &mut window.output;
@@ -132,7 +134,7 @@ name = "p"
 source = { path = "in.jsonl", time = { field = "t", format = "epoch_ms" } }
 watermark = { delay = "1s" }
 state = { directory = "mine/state" }
-checkpoint = { interval = "10s", retain = 1 }
+checkpoint = { interval = "10s", retain = 1, repository = "mine/mirror" }
 late = { path = "mine/late" }
 dead_letter = { path = "mine/rejected" }
 [[window]]

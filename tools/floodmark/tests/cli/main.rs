@@ -16,8 +16,8 @@
 mod aggregates;
 mod bad_input;
 mod crash;
-mod evolution;
 mod drill;
+mod evolution;
 mod examples;
 mod explain;
 mod formats;
