@@ -19,5 +19,5 @@ mod task;
 pub use outputs::Counters;
 pub use partitions::{DroppedPartition, PartitionChoice, PartitionsPlan, plan_partitions};
 pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Uploads, Watch};
-pub use signals::run_until_signalled;
+pub use signals::{Signals, run_until_signalled, stop_on_signals};
 pub use task::{RunOptions, StopFlag, run};

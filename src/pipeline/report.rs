@@ -16,6 +16,9 @@ use crate::store::{CheckpointReport, WindowStore};
 pub trait Watch {
     /// The state is open and the outputs are in place; reading starts.
     fn started(&mut self, _restart: &Restart) {}
+    /// A block of input was processed, or a step of a long firing; `events` are those of the whole lineage so far. Comes
+    /// many times a second.
+    fn processed(&mut self, _events: u64) {}
     /// Twice a second, more or less.
     fn progress(&mut self, _progress: &Progress) {}
     /// A checkpoint is durable and its output published.

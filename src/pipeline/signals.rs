@@ -13,6 +13,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// Exit code of a process that was told to stop twice.
 const EXIT_IMPATIENT: i32 = 130;
 
+/// Waits for signals for as long as it lives.
+#[derive(Debug)]
+pub struct Signals {
+    _runtime: tokio::runtime::Runtime,
+}
+
 /// As [`run`], and stops with a last checkpoint on SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -23,6 +29,16 @@ pub fn run_until_signalled(
     clock: Arc<dyn Clock>,
     watch: &mut dyn Watch,
 ) -> Result<RunSummary> {
+    let stop = StopFlag::default();
+    let _signals = stop_on_signals(&stop)?;
+    run(config, options, &stop, clock, watch)
+}
+
+/// Sets `flag` on SIGTERM or SIGINT, for programs that run pipelines themselves. A second signal ends the process at once.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when signals cannot be waited for.
+pub fn stop_on_signals(flag: &StopFlag) -> Result<Signals> {
     let unavailable = |error: std::io::Error| {
         Error::new(ErrorKind::Unavailable, "cannot wait for signals").with_source(error)
     };
@@ -32,7 +48,6 @@ pub fn run_until_signalled(
         .enable_all()
         .build()
         .map_err(unavailable)?;
-    let stop = StopFlag::default();
     let (mut terminate, mut interrupt) = {
         let _inside = runtime.enter();
         (
@@ -40,7 +55,7 @@ pub fn run_until_signalled(
             signal(SignalKind::interrupt()).map_err(unavailable)?,
         )
     };
-    let flag = stop.clone();
+    let flag = flag.clone();
     runtime.spawn(async move {
         loop {
             tokio::select! {
@@ -55,5 +70,5 @@ pub fn run_until_signalled(
             flag.stop();
         }
     });
-    run(config, options, &stop, clock, watch)
+    Ok(Signals { _runtime: runtime })
 }

@@ -206,6 +206,7 @@ impl<'a> Task<'a> {
 
     /// What has its turn between blocks, and between the steps of a long firing.
     fn take_turn(&mut self, watch: &mut dyn Watch) -> Result<()> {
+        watch.processed(self.outputs.counters.events);
         self.collect_report(false, watch)?;
         if self.checkpoint_is_due() {
             self.begin_checkpoint()?;

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod compare;
 mod console;
+mod drill;
 mod explain;
 mod generate;
 mod inspect;
@@ -36,7 +37,7 @@ const EXIT_CODES: &str = "Exit codes:
   4    another process has the state directory
   5    stored bytes are damaged
   6    state and definition do not fit; check: a run would be refused
-  7    the two results differ (compare)
+  7    the two results differ (compare), or recovery failed (drill)
   130  stopped at once by a second signal";
 
 #[derive(Debug, Subcommand)]
@@ -59,6 +60,11 @@ enum Command {
     Restore(restore::Arguments),
     /// Look into a repository of checkpoints, bring one back, collect what nobody needs.
     Repository(repository::Arguments),
+    /// Rehearse the emergency: kill a copy of a pipeline again and again, restore it, compare, and give a verdict.
+    Drill(drill::Arguments),
+    /// A run of the drill; only the drill starts it.
+    #[command(hide = true)]
+    DrillRun(drill::RunArguments),
     /// Write a seeded stream of events: for tests, demonstrations and benchmarks.
     Generate(generate::Arguments),
     /// Measure this machine: the whole pipeline next to an in-memory reference.
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Command::Savepoint(arguments) => savepoint::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Repository(arguments) => repository::run(&arguments),
+        Command::Drill(arguments) => drill::run(&arguments),
+        Command::DrillRun(arguments) => drill::run_child(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -161,6 +161,7 @@ fn one_file_each(message: &str) -> Error {
 }
 
 pub(crate) use stream::Progress;
+pub(crate) use values::duration;
 
 #[cfg(test)]
 mod tests {

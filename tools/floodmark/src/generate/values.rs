@@ -1,5 +1,7 @@
 //! How shares, durations, lateness, skew and silence are written on the command line. Messages say what is expected.
 
+use std::time::Duration;
+
 use floodmark::pipeline::generate::{Lateness, Silence, Skew};
 
 /// A share: `5%` or `0.05`.
@@ -39,6 +41,14 @@ pub(super) fn skew(text: &str) -> Result<Skew, String> {
     exponent
         .map(|exponent| Skew::Zipf { exponent })
         .ok_or_else(|| format!("`{text}` is not a skew; write uniform or zipf:1.1"))
+}
+
+/// A length of time: `500ms`, `30s`, `10m`, `1h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = millis(text, None).filter(|&millis| millis > 0);
+    parsed
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is not a length of time; write 500ms, 30s, 10m or 1h"))
 }
 
 /// `FROM-TO` in milliseconds. A bound without a unit takes that of the other; a single bound is both.
@@ -90,6 +100,10 @@ mod tests {
         for wrong in ["2", "a:0-1s", "2:5s-5s", "2:-1s"] {
             assert!(silence(wrong).is_err_and(|message| message.contains("2:1m-5m")), "{wrong}");
         }
+        for wrong in ["", "5", "0s", "-1s", "5 days"] {
+            assert!(duration(wrong).is_err_and(|message| message.contains("30s")), "{wrong}");
+        }
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(skew("zipf").is_err() && skew("zipf:").is_err() && share("-1").is_err());
     }
 }

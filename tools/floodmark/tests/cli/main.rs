@@ -16,6 +16,7 @@
 mod aggregates;
 mod bad_input;
 mod crash;
+mod drill;
 mod evolution;
 mod examples;
 mod explain;
