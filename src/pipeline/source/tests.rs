@@ -594,7 +594,7 @@ fn what_cannot_be_a_source_is_refused_with_place_and_remedy() {
 #[test]
 fn more_files_than_may_be_open_are_read_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
-    let files = OPEN_FILES_MAX as i64 + 20;
+    let files = i64::from(OPEN_FILES_MAX) + 20;
     for file in 0..files {
         put(directory.path(), &format!("{file:03}.jsonl"), lines(20, file).as_bytes());
     }
@@ -604,7 +604,7 @@ fn more_files_than_may_be_open_are_read_all_the_same() {
     while let Some(block) = source.next_block(None).unwrap() {
         events += block.batch.len();
         let open = source.partitions.iter().filter(|partition| partition.reader.is_some()).count();
-        assert!(open <= OPEN_FILES_MAX);
+        assert!(open <= OPEN_FILES_MAX as usize);
     }
     assert_eq!(events as i64, files * 20);
 }
