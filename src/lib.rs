@@ -2,7 +2,7 @@
 //!
 //! The modules are layered; each imports only from the rows below it (`docs/ARCHITECTURE.md`, held by a test):
 //! `pipeline` → `store`, `inspect` → `repository` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
-//! `event_time`, `codec`, `error`, `clock`, `fault`.
+//! `event_time`, `codec`, `error`, `clock`, `fault`, `open_files`.
 
 //!
 //! The command `floodmark` runs pipelines from a file; programs embed [`store::WindowStore`]. Both are shown in the
@@ -22,6 +22,7 @@ pub mod event;
 pub mod event_time;
 pub mod fault;
 pub mod inspect;
+pub mod open_files;
 pub mod operator;
 pub mod pipeline;
 pub mod repository;

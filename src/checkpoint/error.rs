@@ -92,6 +92,21 @@ pub enum CheckpointError {
         /// False when files could merely not be read (permissions, I/O errors).
         lasting: bool,
     },
+    /// A file of a checkpoint is not any more what it was when it was written.
+    #[error(
+        "a file of the newest checkpoint went bad after it was written: path={} problem=[{problem}] shared_by=[{}]",
+        path.display(), shared_by.join(", ")
+    )]
+    Rotten {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        problem: String,
+        /// False when it could merely not be read.
+        lasting: bool,
+        /// Checkpoints and savepoints that share it.
+        shared_by: Vec<String>,
+    },
     /// A checkpoint that existed at an earlier start is gone.
     #[error("newest checkpoint is missing: path={} epoch_seen={seen} newest_present={present:?}", path.display())]
     NewestMissing {
@@ -197,10 +212,13 @@ impl CheckpointError {
             | Self::NoSuchCheckpoint { .. }
             | Self::NoCheckpoints { .. }
             | Self::Refused { .. } => ErrorKind::Invalid,
-            Self::Damaged { lasting: false, .. } | Self::Io { .. } => ErrorKind::Unavailable,
+            Self::Damaged { lasting: false, .. } | Self::Rotten { lasting: false, .. } | Self::Io { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::LineageDamaged { .. }
             | Self::LineageLost { .. }
             | Self::Damaged { .. }
+            | Self::Rotten { .. }
             | Self::NewestMissing { .. } => ErrorKind::Damaged,
             Self::EpochTaken { .. } | Self::InFlight { .. } | Self::Draft { .. } => ErrorKind::Bug,
             Self::Sync { .. } | Self::Poisoned { .. } => ErrorKind::Poisoned,
@@ -234,6 +252,7 @@ impl CheckpointError {
                     .to_owned()
             }
             Self::Damaged { alternative, .. } => damaged_remedy(*alternative),
+            Self::Rotten { .. } => format!("{ROTTEN}, and run again"),
             Self::NewestMissing { present, .. } => missing_remedy(*present),
             Self::NoSuchCheckpoint { present, .. } if present.is_empty() => {
                 "start without asking for a checkpoint: there is none yet".to_owned()
@@ -252,6 +271,10 @@ impl CheckpointError {
         Some(remedy)
     }
 }
+
+/// What to do about a file that went bad. Every checkpoint that shares it is lost with it.
+pub(crate) const ROTTEN: &str = "check the disk; put the file back from a copy of the state directory or from a \
+    savepoint elsewhere";
 
 /// What falling back means for outputs; said wherever an older checkpoint is offered.
 const AHEAD: &str = "outputs published after that checkpoint are then ahead of the state, and replayed input \

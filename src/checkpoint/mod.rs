@@ -19,6 +19,7 @@ mod manifest;
 mod plan;
 #[cfg(test)]
 mod power_cut;
+mod reread;
 mod restore;
 mod retention;
 pub mod savepoint;
@@ -32,6 +33,7 @@ pub use adopt::{Adoption, LocalState, look};
 pub use directory::{Environment, StateDirectory};
 pub use durable::{Copied, DiskFs, DurableFs, create_dir_durably, publish_file, remove_tree};
 pub use error::CheckpointError;
+pub(crate) use error::ROTTEN;
 pub(crate) use layout::is_plain_name;
 pub use lineage::LineageId;
 pub use listing::{CheckpointSummary, list};

@@ -159,6 +159,18 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// A report about `dir` that has nothing in it yet.
+    pub(super) fn of(dir: &Path) -> Self {
+        Self {
+            path: dir.to_owned(),
+            manifest: None,
+            files_verified: 0,
+            bytes_verified: 0,
+            problems: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// True when every file verifies and nothing else is there.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -240,14 +252,7 @@ impl VerifiedManifest {
 /// Nothing is written and no lock is taken. Problems are in the report; there is no error.
 #[must_use]
 pub fn verify(dir: &Path) -> VerifyReport {
-    let mut report = VerifyReport {
-        path: dir.to_owned(),
-        manifest: None,
-        files_verified: 0,
-        bytes_verified: 0,
-        problems: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut report = VerifyReport::of(dir);
     check_root(dir, &mut report);
     match Manifest::load(dir) {
         Ok(manifest) => {
@@ -351,7 +356,8 @@ fn check_files(dir: &Path, manifest: &Manifest, report: &mut VerifyReport) {
     }
 }
 
-fn check_file(database: &Path, file: &FileEntry, report: &mut VerifyReport) {
+/// Adds to `report` what is wrong with one file, or that nothing is.
+pub(super) fn check_file(database: &Path, file: &FileEntry, report: &mut VerifyReport) {
     let name = file.name.clone();
     // The size first: it costs nothing, and a file of the wrong size need not be read.
     match std::fs::symlink_metadata(database.join(&name)) {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{EventTime, InvalidWindow, Window};
 
+/// Changes of a zone's clocks that its fingerprint covers: those of about 32 years.
+const RULES_COMPARED: usize = 64;
+
 /// Length of calendar windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -117,6 +120,20 @@ impl Calendar {
         (window.start <= time && time < window.end).then_some(window)
     }
 
+    /// A number that is the same as long as the clocks of the zone change at the same moments: a checksum of its offset
+    /// at `from` and of the next 64 changes. For telling whether the rules are those of an earlier time.
+    #[must_use]
+    pub fn rules_fingerprint(&self, from: EventTime) -> u32 {
+        let from = Timestamp::from_millisecond(from.as_millis()).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&self.zone.to_offset(from).seconds().to_le_bytes());
+        for change in self.zone.following(from).take(RULES_COMPARED) {
+            crc.update(&change.timestamp().as_second().to_le_bytes());
+            crc.update(&change.offset().seconds().to_le_bytes());
+        }
+        crc.finalize()
+    }
+
     /// The window that ends at `end`, which must be one of this definition's ends.
     #[must_use]
     pub fn window_ending(&self, end: EventTime) -> Window {
@@ -206,6 +223,25 @@ mod tests {
         let json = serde_json::to_string(&days).unwrap();
         assert_eq!(serde_json::from_str::<Calendar>(&json).unwrap(), days);
         assert!(serde_json::from_str::<Calendar>(&json.replace("Kathmandu", "Nowhere")).is_err());
+    }
+
+    #[test]
+    fn the_fingerprint_of_rules_follows_the_clocks_from_the_moment_asked_for() {
+        let print = |zone: &str, time: &str| calendar(CalendarUnit::Day, zone).rules_fingerprint(at(time));
+        // The same clocks since 1980 under two names, and other clocks before.
+        assert_eq!(
+            print("Europe/Berlin", "2024-01-01T00:00:00Z"),
+            print("Europe/Vienna", "2024-01-01T00:00:00Z")
+        );
+        assert_ne!(
+            print("Europe/Berlin", "1945-01-01T00:00:00Z"),
+            print("Europe/Vienna", "1945-01-01T00:00:00Z")
+        );
+        assert_ne!(
+            print("Europe/Berlin", "2024-01-01T00:00:00Z"),
+            print("Europe/Berlin", "2024-05-01T00:00:00Z")
+        );
+        assert_ne!(print("Asia/Tokyo", "2024-01-01T00:00:00Z"), print("UTC", "2024-01-01T00:00:00Z"));
     }
 
     proptest! {

@@ -14,10 +14,11 @@ mod report;
 mod signals;
 pub mod sink;
 pub mod source;
+mod strain;
 mod task;
 
 pub use outputs::Counters;
 pub use partitions::{DroppedPartition, PartitionChoice, PartitionsPlan, plan_partitions};
-pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Uploads, Watch};
+pub use report::{Checkpoints, Progress, Restart, RunSummary, Silent, Totals, Unended, Uploads, Watch};
 pub use signals::{Signals, run_until_signalled, stop_on_signals};
 pub use task::{RunOptions, StopFlag, run};

@@ -122,11 +122,22 @@ pub struct RunSummary {
     pub steps_back: u64,
     /// Panes left in memory.
     pub open_panes: u64,
+    /// Last lines without a line end that were left for later.
+    pub unended: Unended,
     /// Checkpoints of this run.
     pub checkpoints: Checkpoints,
     /// What of them got into the repository; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<Uploads>,
+}
+
+/// Last lines that were left for later, since they may not have been written to their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unended {
+    /// Files that end so.
+    pub files: u64,
+    /// Bytes of these lines.
+    pub bytes: u64,
 }
 
 /// Checkpoints of a run that were mirrored to the repository.
@@ -196,13 +207,15 @@ pub(super) struct SummaryBuilder {
     start: Restart,
     before: Counters,
     checkpoints: Checkpoints,
+    unended: Unended,
     last_finished: Option<Duration>,
 }
 
 impl SummaryBuilder {
     pub(super) fn new(config: &PipelineConfig, start: Restart, before: Counters) -> Self {
         let checkpoints = Checkpoints { last_epoch: start.epoch, ..Checkpoints::default() };
-        Self { pipeline: config.name.clone(), start, before, checkpoints, last_finished: None }
+        let (pipeline, unended) = (config.name.clone(), Unended::default());
+        Self { pipeline, start, before, checkpoints, unended, last_finished: None }
     }
 
     pub(super) fn paused(&mut self, pause: Duration) {
@@ -211,15 +224,23 @@ impl SummaryBuilder {
         self.checkpoints.pause_ms_total += pause;
     }
 
-    pub(super) fn checkpoint(&mut self, report: &CheckpointReport, now: Duration) {
+    pub(super) fn unended(&mut self, bytes: u64) {
+        self.unended.files += 1;
+        self.unended.bytes += bytes;
+    }
+
+    /// Returns how long it took beside processing.
+    pub(super) fn checkpoint(&mut self, report: &CheckpointReport, now: Duration) -> Duration {
         let checkpoints = &mut self.checkpoints;
         checkpoints.count += 1;
         checkpoints.last_epoch = Some(report.epoch);
-        let duration = millis(report.spill + report.link + report.publish + report.upload + report.output);
-        checkpoints.duration_ms_max = checkpoints.duration_ms_max.max(duration);
+        let took =
+            report.spill + report.link + report.publish + report.upload + report.output + report.reread;
+        checkpoints.duration_ms_max = checkpoints.duration_ms_max.max(millis(took));
         checkpoints.new_bytes += report.new_bytes;
         checkpoints.panes_written += report.panes_written as u64;
         self.last_finished = Some(now);
+        took
     }
 
     pub(super) fn events_before(&self) -> u64 {
@@ -266,6 +287,7 @@ impl SummaryBuilder {
                 .collect(),
             steps_back: store.steps_back(),
             open_panes: store.resident_panes() as u64,
+            unended: self.unended,
             checkpoints: self.checkpoints,
             repository: store.uploads().map(Uploads::from),
         }

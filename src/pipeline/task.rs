@@ -13,6 +13,7 @@ use super::reader::{Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
 use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME, check_columns};
+use super::strain::Strain;
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -108,6 +109,7 @@ struct Task<'a> {
     // A block is half processed, or was when an error ended the run: there is no event boundary to stop at.
     mid_block: bool,
     warned_of_clocks: bool,
+    strain: Strain,
     summary: SummaryBuilder,
 }
 
@@ -144,6 +146,7 @@ impl<'a> Task<'a> {
             Advance::Event => source,
             Advance::Batch => source.in_batches(config.watermark.batch_records, outputs.counters.batch_lines),
         };
+        let source = source.leaving_unended_lines(!config.watermark.close_at_end);
         refuse_own_files(config, &source)?;
         let readings = register(&source, &mut store)?;
         let restart =
@@ -178,6 +181,7 @@ impl<'a> Task<'a> {
             changed: false,
             mid_block: false,
             warned_of_clocks: false,
+            strain: Strain::default(),
             summary,
             clock,
         })
@@ -208,10 +212,22 @@ impl<'a> Task<'a> {
     fn take_turn(&mut self, watch: &mut dyn Watch) -> Result<()> {
         watch.processed(self.outputs.counters.events);
         self.collect_report(false, watch)?;
+        self.look_at_writes()?;
         if self.checkpoint_is_due() {
             self.begin_checkpoint()?;
         }
         self.report_progress(watch);
+        Ok(())
+    }
+
+    /// Says when writes to the state have stood still for a while.
+    fn look_at_writes(&mut self) -> Result<()> {
+        let now = self.clock.monotonic();
+        if self.strain.is_due(now)
+            && let Some(said) = self.strain.look(now, &self.store.state_stats()?)
+        {
+            tracing::warn!("{said}");
+        }
         Ok(())
     }
 
@@ -302,6 +318,7 @@ impl<'a> Task<'a> {
         }
         self.outputs.reject_before(None)?;
         self.account(&block, None, start);
+        self.tell_unended(&block);
         // Files that are read as one hold the watermark back until the last of them was read.
         let ended = block.end_of_watermark.and_then(|of| self.readings.get(of.0 as usize));
         if let Some(ended) = ended.map(|reading| reading.id) {
@@ -350,6 +367,22 @@ impl<'a> Task<'a> {
         let bytes = reached.bytes.saturating_sub(before.bytes);
         counters.input_bytes += bytes;
         self.bytes_since_begin += bytes;
+    }
+
+    /// Says that the beginning of a line was left for later. A file is read to its end once in a run.
+    fn tell_unended(&mut self, block: &Block) {
+        let bytes = block.unended_bytes;
+        if bytes == 0 {
+            return;
+        }
+        self.summary.unended(bytes);
+        let name = self.readings.get(block.partition.0 as usize).map(|reading| reading.name.as_str());
+        tracing::warn!(
+            file = name.unwrap_or_default(),
+            offset = block.position.bytes,
+            "{bytes} bytes without a line end are left for later: with watermark.close_at_end = false a file may still be \
+             written to"
+        );
     }
 
     fn end_batch(&mut self) -> Result<()> {
@@ -424,7 +457,10 @@ impl<'a> Task<'a> {
     fn collect_report(&mut self, wait: bool, watch: &mut dyn Watch) -> Result<()> {
         if let Some(report) = self.store.checkpoint_report(wait)? {
             watch.checkpoint(&report);
-            self.summary.checkpoint(&report, self.clock.monotonic());
+            let took = self.summary.checkpoint(&report, self.clock.monotonic());
+            for said in self.strain.checkpoint(&report, took, duration(self.config.checkpoint.interval)) {
+                tracing::warn!("{said}");
+            }
         }
         Ok(())
     }

@@ -101,7 +101,12 @@ impl Setup<'_> {
             Access::Read => DB::open_cf_descriptors_read_only(&database, dir, descriptors, false),
         }
         .map_err(StateError::engine("open the state database"))?;
-        Ok(Engine { db, dir: dir.to_owned(), families })
+        let engine = Engine { db, dir: dir.to_owned(), families };
+        // The self-test's database in memory lives for a moment.
+        if access != Access::Read && self.env.is_none() {
+            engine.check_more()?;
+        }
+        Ok(engine)
     }
 }
 
@@ -131,6 +136,15 @@ pub(super) fn check_families(dir: &Path, families: &[FamilySpec]) -> Result<(), 
 }
 
 impl Engine {
+    /// Turns the checks on that have no setter.
+    fn check_more(&self) -> Result<(), StateError> {
+        for (_, handle) in self.handles()? {
+            let set = self.db.set_options_cf(handle, &options::INTEGRITY);
+            set.map_err(StateError::engine("turn on the checks of the state database"))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn family(&self, id: FamilyId) -> Result<&Family, StateError> {
         self.families.get(id.0).ok_or(StateError::NoFamily { index: id.0, families: self.families.len() })
     }

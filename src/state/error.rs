@@ -156,7 +156,7 @@ impl StateError {
                 _ => return None,
             },
             // RocksDB hands on the system's answer as text only.
-            Self::Engine { source, .. } if source.as_ref().contains("No space left on device") => FREE_SPACE,
+            Self::Engine { source, .. } if is_full(source.as_ref()) => FREE_SPACE,
             _ => return None,
         })
     }
@@ -174,5 +174,24 @@ impl From<StateError> for Error {
             StateError::Engine { source, .. } => public.with_source(source),
             _ => public,
         }
+    }
+}
+
+/// RocksDB hands the system's words on without its number: a full disk, or a quota that is used up.
+fn is_full(message: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded"].iter().any(|full| message.contains(full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_is_a_full_disk() {
+        for errno in [rustix::io::Errno::DQUOT, rustix::io::Errno::NOSPC] {
+            let words = std::io::Error::from(errno).to_string();
+            assert!(is_full(&format!("IO error: {words}: While appending to file: 000007.sst")), "{words}");
+        }
+        assert!(!is_full("IO error: Permission denied"));
     }
 }

@@ -8,6 +8,7 @@ use rocksdb::{
 };
 
 use super::memory::StateMemory;
+use crate::open_files;
 
 /// Files are cut at about this size; whole-file drops work in these pieces.
 pub(super) const FILE_BYTES: u64 = 16 << 20;
@@ -15,7 +16,7 @@ pub(super) const FILE_BYTES: u64 = 16 << 20;
 /// What a state database takes from its caller; the rest is decided here.
 #[derive(Clone, Copy, Debug)]
 pub struct StateOptions {
-    /// Files that RocksDB may keep open. Derive it from the process's limit, with room for everything else.
+    /// Files that RocksDB may keep open, with room for everything else below the process's limit.
     pub max_open_files: u32,
     /// A file that was not rewritten for so long is: the bound on garbage where neither file drops nor range
     /// deletes nor ordinary compactions reach.
@@ -23,9 +24,9 @@ pub struct StateOptions {
 }
 
 impl Default for StateOptions {
-    /// 512 open files; every file is rewritten within 4 hours.
+    /// 512 open files, or half of what the process may open; every file is rewritten within 4 hours.
     fn default() -> Self {
-        Self { max_open_files: 512, periodic_compaction_seconds: 4 * 3_600 }
+        Self { max_open_files: open_files::share(512, 2), periodic_compaction_seconds: 4 * 3_600 }
     }
 }
 
@@ -96,6 +97,16 @@ pub(super) fn column_family(options: &StateOptions, memory: &StateMemory) -> Opt
     family.set_inplace_update_support(false);
     family
 }
+
+/// Checks between memory and file that have no setter of their own: set by name, once a database is open.
+///
+/// New files are read back and compared with what was written. Entries of write buffers, and of blocks in the cache,
+/// carry eight bytes of checksum from their birth on; the first write buffer of a database is made before this is set.
+pub(super) const INTEGRITY: [(&str, &str); 3] = [
+    ("paranoid_file_checks", "true"),
+    ("memtable_protection_bytes_per_key", "8"),
+    ("block_protection_bytes_per_key", "8"),
+];
 
 /// Options for files that are made outside of the database and handed to it.
 ///

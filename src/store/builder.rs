@@ -28,6 +28,9 @@ const STATE_SHARE: f64 = 0.25;
 /// The least budget that a store can work with.
 pub(crate) const MEMORY_BYTES_MIN: usize = 16 << 20;
 
+/// Every so many checkpoints all their files are read again unless the builder says otherwise.
+pub(crate) const VERIFY_EVERY: u32 = 16;
+
 /// More sources than this are refused; partitions are what there may be many of.
 const SOURCES_MAX: usize = 1_000;
 
@@ -45,6 +48,7 @@ pub struct WindowStoreBuilder {
     pub(super) step_rows: Option<usize>,
     pub(super) memory_bytes: usize,
     pub(super) retain: NonZeroU32,
+    pub(super) verify_every: u32,
     pub(super) restore_at: Option<u64>,
     pub(super) repository: Option<Settings>,
     pub(super) epochs_above: u64,
@@ -65,6 +69,7 @@ impl WindowStoreBuilder {
             step_rows: None,
             memory_bytes: 512 << 20,
             retain: NonZeroU32::MIN.saturating_add(2),
+            verify_every: VERIFY_EVERY,
             restore_at: None,
             repository: None,
             epochs_above: 0,
@@ -162,6 +167,14 @@ impl WindowStoreBuilder {
     #[must_use]
     pub fn retain(mut self, checkpoints: NonZeroU32) -> Self {
         self.retain = checkpoints;
+        self
+    }
+
+    /// After every so many checkpoints, reads all files of the newest one again, beside processing: they are hard links, so
+    /// that a table that goes bad on the disk takes every checkpoint that shares it. 16 unless set, 0 for never.
+    #[must_use]
+    pub fn verify_every(mut self, checkpoints: u32) -> Self {
+        self.verify_every = checkpoints;
         self
     }
 

@@ -9,9 +9,10 @@ use super::WindowStore;
 use super::mirroring::Outbox;
 use super::restore::operator_state;
 use super::writer::{write_entries, write_rows};
+use super::zones;
 use crate::checkpoint::{
-    FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published, SourceState,
-    StagedOutput, StateDirectory,
+    CheckpointError, FileFacts, Keep, ManifestDraft, OperatorState, PartitionState, Position, Published,
+    ROTTEN, SourceState, StagedOutput, StateDirectory,
 };
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,6 +75,10 @@ pub struct CheckpointReport {
     pub new_bytes: u64,
     /// Bytes of files that it shares with the one before.
     pub shared_bytes: u64,
+    /// False when no hard links were made, so that files were copied. A table that was rewritten meanwhile looks the same.
+    pub hard_linked: bool,
+    /// Bytes that were read again to see that they are still sound; see [`super::WindowStoreBuilder::verify_every`].
+    pub reread_bytes: u64,
     /// How long processing stood still.
     pub pause: Duration,
     /// Writing panes, beside processing.
@@ -86,10 +91,38 @@ pub struct CheckpointReport {
     pub upload: Duration,
     /// Publishing output, beside processing.
     pub output: Duration,
+    /// Reading its files again, beside processing.
+    pub reread: Duration,
     /// What was evicted after it.
     pub evicted: EvictStats,
     /// Older checkpoints that were deleted after it.
     pub retired: usize,
+}
+
+#[cfg(test)]
+impl CheckpointReport {
+    /// One in which nothing happened.
+    pub(crate) fn example(hard_linked: bool) -> Self {
+        Self {
+            epoch: 1,
+            watermark: Watermark::None,
+            panes_written: 0,
+            files: 0,
+            new_bytes: 0,
+            shared_bytes: 0,
+            hard_linked,
+            reread_bytes: 0,
+            pause: Duration::ZERO,
+            spill: Duration::ZERO,
+            link: Duration::ZERO,
+            publish: Duration::ZERO,
+            upload: Duration::ZERO,
+            output: Duration::ZERO,
+            reread: Duration::ZERO,
+            evicted: EvictStats::default(),
+            retired: 0,
+        }
+    }
 }
 
 /// A checkpoint on its way to the writer thread.
@@ -107,6 +140,7 @@ pub(super) struct CheckpointJob {
     counters: BTreeMap<String, u64>,
     after_publish: Option<AfterPublish>,
     outbox: Option<Outbox>,
+    verify_every: u32,
     pause: Duration,
     batch_watermark: Watermark,
     clock: Arc<dyn Clock>,
@@ -150,6 +184,9 @@ impl WindowStore {
         let windows = self.operators.iter().map(operator_state);
         let operators = windows.chain(self.events.states()).collect();
         let spilled = self.operators.iter_mut().map(|operator| operator.spill_dirty()).enumerate().collect();
+        let mut counters = barrier.counters;
+        let specs = self.operators.iter().map(|operator| operator.spec());
+        counters.extend(zones::fingerprints(specs, self.watermark()));
         let job = CheckpointJob {
             directory: self.directory.clone(),
             epoch,
@@ -162,9 +199,10 @@ impl WindowStore {
             batch_watermark: self.batch_watermark.next(),
             retain: self.retain,
             staged: barrier.staged,
-            counters: barrier.counters,
+            counters,
             after_publish: barrier.after_publish,
             outbox: self.mirroring.as_ref().map(|mirroring| mirroring.0.clone()),
+            verify_every: self.verify_every,
             pause: self.clock.monotonic().saturating_sub(started),
             clock: Arc::clone(&self.clock),
         };
@@ -244,7 +282,7 @@ impl CheckpointJob {
         let spill = split();
         let writer = self.directory.begin(self.epoch)?;
         let linked = db.link_checkpoint(&writer.db_target(), self.epoch)?;
-        let link = split();
+        let (link, hard_linked) = (split(), linked.hard_linked);
         let draft = ManifestDraft {
             sources: self.sources,
             partitions: self.partitions,
@@ -278,6 +316,9 @@ impl CheckpointJob {
         let plan = self.directory.retention_plan(&Keep { last: self.retain, pinned: Default::default() })?;
         let retired = plan.retire.len();
         self.directory.retire(&plan)?;
+        split();
+        let reread_bytes = self.reread(&published)?;
+        let reread = split();
         Ok(CheckpointReport {
             epoch: self.epoch,
             watermark: self.watermark,
@@ -285,14 +326,33 @@ impl CheckpointJob {
             files,
             new_bytes: published.new_bytes(),
             shared_bytes: published.shared_bytes(),
+            hard_linked,
+            reread_bytes,
             pause: self.pause,
             spill,
             link,
             publish,
             upload,
             output,
+            reread,
             evicted,
             retired,
+        })
+    }
+}
+
+impl CheckpointJob {
+    /// Now and then reads all files of the checkpoint again: it shares them with those before, and what went bad in one
+    /// place is bad in all of them.
+    fn reread(&self, published: &Published) -> Result<u64> {
+        if self.verify_every == 0 || !self.epoch.is_multiple_of(u64::from(self.verify_every)) {
+            return Ok(0);
+        }
+        self.directory.reread(published).map_err(|error| match (&error, &self.outbox) {
+            (CheckpointError::Rotten { lasting: true, .. }, Some(_)) => Error::from(error).with_remedy(format!(
+                "{ROTTEN}, or fetch the checkpoint from its repository with `floodmark repository fetch`, and run again"
+            )),
+            _ => Error::from(error),
         })
     }
 }

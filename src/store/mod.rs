@@ -19,6 +19,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod zones;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::operator::{
 use crate::state::{StateDb, StateStats};
 
 pub use builder::WindowStoreBuilder;
-pub(crate) use builder::{MEMORY_BYTES_MIN, family};
+pub(crate) use builder::{MEMORY_BYTES_MIN, VERIFY_EVERY, family};
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};
 pub use collect::{Collected, CollectedEvent, CollectedJoin, CollectedLate, CollectedRow};
 pub(crate) use events::event_family;
@@ -122,6 +123,7 @@ pub struct WindowStore {
     retain: NonZeroU32,
     // Rows that are fired in one go, where a checkpoint may come in between.
     step_rows: Option<usize>,
+    verify_every: u32,
     // Set by the first failure; the state in memory is then of no known event.
     failed: bool,
 }

@@ -13,7 +13,7 @@ use super::mirroring::{Mirroring, Outbox};
 use super::panes::decode;
 use super::steps::Steps;
 use super::writer::Writer;
-use super::{Partition, Warned, WindowStore};
+use super::{Partition, Warned, WindowStore, zones};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
     Environment, Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity,
@@ -60,6 +60,8 @@ pub struct Restored {
     pub panes_loaded: usize,
     /// Windows whose panes stay in the state database.
     pub windows_stored: usize,
+    /// Time zones of calendar windows whose clocks change at other moments than when the checkpoint was made.
+    pub changed_zones: Vec<String>,
 }
 
 impl Restored {
@@ -170,7 +172,9 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
             if let Some(outbox) = &outbox {
                 outbox.send_restored(&published, builder.clock.as_ref())?;
             }
-            (db, Some(Restored { published, newer: choice.newer, panes_loaded, windows_stored }))
+            let changed_zones = changed_zones(manifest, &builder.windows);
+            let newer = choice.newer;
+            (db, Some(Restored { published, newer, panes_loaded, windows_stored, changed_zones }))
         }
     };
     set_step_rows(&mut operators, builder.step_rows);
@@ -201,10 +205,25 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         hot_bytes_max: builder.hot_bytes(),
         retain: builder.retain,
         step_rows: builder.step_rows,
+        verify_every: builder.verify_every,
         clock: builder.clock,
         restored,
         failed: false,
     })
+}
+
+/// Says loudly which time zones have other rules than when the checkpoint was made.
+fn changed_zones(manifest: &Manifest, windows: &[OperatorSpec]) -> Vec<String> {
+    let changed = zones::changed(manifest, windows.iter());
+    for zone in &changed {
+        tracing::warn!(
+            %zone, epoch = manifest.epoch,
+            "the rules of this time zone are not those that the checkpoint was made with: calendar windows that are open \
+             may be split in two, or end at another moment than they began for; run the build or the system's time zone \
+             database of before until they are closed, or expect that"
+        );
+    }
+    changed
 }
 
 /// The outside world of the state directory, with what the repository says of other machines.

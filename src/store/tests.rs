@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use super::{AfterPublish, Barrier, Collected, WindowStore};
 use crate::aggregate::AggregateSpec;
-use crate::checkpoint::{Published, SourceIdentity};
+use crate::checkpoint::{Manifest, Published, SourceIdentity};
 use crate::error::{Error, ErrorKind};
 use crate::event::{EventBatch, Number};
-use crate::event_time::{EventTime, Span, Tumbling, Watermark};
+use crate::event_time::{EventTime, Span, Tumbling, Watermark, Windows};
 use crate::operator::OperatorSpec;
 use crate::state::FamilyId;
 
@@ -51,4 +51,34 @@ fn panes_of_closed_windows_stay_until_their_results_are_delivered() {
     assert_eq!((store.watermark(), store.db.horizon()), (at(15), at(5)));
     store.checkpoint(Barrier::default()).unwrap();
     assert_eq!(store.db.horizon(), at(15));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a manifest is forged on purpose")]
+fn other_rules_of_a_time_zone_than_those_of_the_checkpoint_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let aggregates = || vec![AggregateSpec::count("count")];
+    let days = |name: &str, zone: &str| {
+        OperatorSpec::new(name, Windows::days(zone).unwrap(), &["key"], aggregates())
+    };
+    let open = || {
+        let builder = WindowStore::builder("zones").window(days("a", "Europe/Berlin"));
+        builder.window(days("b", "America/Sao_Paulo")).open(&path).unwrap()
+    };
+    let mut store = open();
+    process(&mut store, 1_700_000_000_000);
+    store.checkpoint(Barrier::default()).unwrap();
+    drop(store);
+    assert_eq!(open().restored().unwrap().changed_zones, Vec::<String>::new());
+    let checkpoint = path.join("checkpoints/chk-0000000001");
+    let mut manifest = Manifest::load(&checkpoint).unwrap();
+    *manifest.counters.get_mut("tz.Europe/Berlin").unwrap() ^= 1;
+    assert!(manifest.counters.contains_key("tz.America/Sao_Paulo"));
+    std::fs::write(checkpoint.join("MANIFEST.fm"), manifest.encode().unwrap()).unwrap();
+    assert_eq!(open().restored().unwrap().changed_zones, ["Europe/Berlin"]);
+    // A checkpoint of a version that noted nothing says nothing.
+    manifest.counters.clear();
+    std::fs::write(checkpoint.join("MANIFEST.fm"), manifest.encode().unwrap()).unwrap();
+    assert_eq!(open().restored().unwrap().changed_zones, Vec::<String>::new());
 }

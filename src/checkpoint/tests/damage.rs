@@ -259,3 +259,27 @@ fn a_file_that_changes_between_verification_and_restore_is_caught() {
     assert!(matches!(state.materialise(&chosen), Err(CheckpointError::Damaged { .. })));
     assert!(!state.work_dir().exists());
 }
+
+#[test]
+fn a_file_that_goes_bad_in_a_directory_in_use_is_named_with_all_that_share_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = open(&dir.path().join("state")).unwrap();
+    let published: Vec<_> = (0..3).map(|_| checkpoint(&state).unwrap()).collect();
+    let newest = published.last().unwrap();
+    assert_eq!(state.reread(newest).unwrap(), newest.manifest().database_bytes());
+    // The second's table is the third's too, by hard link; the first checkpoint is older than it.
+    let table = newest.path().join("db/000002.sst");
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[7] ^= 1;
+    overwrite(&table, &bytes);
+    let error = state.reread(newest).unwrap_err();
+    let message = error.to_string();
+    for word in ["db/000002.sst", "fails its checksum", "shared_by=[chk-0000000002, chk-0000000003]"] {
+        assert!(message.contains(word), "no {word:?} in {message}");
+    }
+    let error = Error::from(error);
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    assert!(error.remedy().unwrap().contains("copy"));
+    std::fs::remove_file(&table).unwrap();
+    assert!(state.reread(newest).unwrap_err().to_string().contains("file is missing"));
+}

@@ -21,7 +21,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
 use crate::repository::Location;
-use crate::store::MEMORY_BYTES_MIN;
+use crate::store::{MEMORY_BYTES_MIN, VERIFY_EVERY};
 
 pub use aggregate::{AggregateConfig, Beyond, Fraction, Function, InputType, Keep};
 pub use join::{JoinConfig, JoinOutput, SelectedField};
@@ -94,6 +94,8 @@ pub struct CheckpointConfig {
     pub input_bytes: Option<u64>,
     /// Checkpoints kept.
     pub retain: u32,
+    /// After every so many checkpoints all files are read again; 0 for never.
+    pub verify_every: u32,
     /// Where checkpoints are mirrored to, so that a lost machine can be replaced.
     pub repository: Option<RepositoryConfig>,
 }
@@ -241,14 +243,23 @@ fn read_checkpoint(
     places: &mut contradiction::Places<'_>,
 ) -> Result<CheckpointConfig> {
     let interval = Span::from_millis(CHECKPOINT_INTERVAL_MS).unwrap_or(Span::ZERO);
-    let defaults =
-        CheckpointConfig { interval, input_bytes: None, retain: CHECKPOINTS_RETAINED, repository: None };
+    let defaults = CheckpointConfig {
+        interval,
+        input_bytes: None,
+        retain: CHECKPOINTS_RETAINED,
+        verify_every: VERIFY_EVERY,
+        repository: None,
+    };
     let Some(item) = root.take("checkpoint") else { return Ok(defaults) };
-    let mut section = item.section(&["interval", "bytes", "retain", "repository", "repository_required"])?;
+    let keys = ["interval", "bytes", "retain", "verify_every", "repository", "repository_required"];
+    let mut section = item.section(&keys)?;
     Ok(CheckpointConfig {
         interval: section.take("interval").map_or(Ok(defaults.interval), |item| item.positive_span())?,
         input_bytes: section.take("bytes").map(|item| item.bytes()).transpose()?,
         retain: section.take("retain").map_or(Ok(defaults.retain), |item| item.count())?,
+        verify_every: section
+            .take("verify_every")
+            .map_or(Ok(defaults.verify_every), |item| item.count_or_zero())?,
         repository: read_repository(&mut section, base, places)?,
     })
 }

@@ -177,16 +177,21 @@ impl<'a> Item<'a> {
 
     /// A positive integer of at most 32 bits.
     pub(super) fn count(&self) -> Result<u32> {
+        self.count_or_zero().and_then(|value| if value > 0 { Ok(value) } else { Err(self.not_a_count(1)) })
+    }
+
+    /// A whole number, or zero where that turns something off.
+    pub(super) fn count_or_zero(&self) -> Result<u32> {
         let value = match &self.value {
             DeValue::Integer(_) => self.as_integer().and_then(|value| u32::try_from(value).ok()),
             _ => return Err(self.wrong_type("a whole number", &format!("{} = 3", self.key()))),
         };
-        value.filter(|&value| value > 0).ok_or_else(|| {
-            self.error(
-                "must be at least 1 and at most 4294967295",
-                format!("Write for example {} = 3.", self.key()),
-            )
-        })
+        value.ok_or_else(|| self.not_a_count(0))
+    }
+
+    fn not_a_count(&self, least: u32) -> Error {
+        let message = format!("must be at least {least} and at most 4294967295");
+        self.error(message, format!("Write for example {} = 3.", self.key()))
     }
 
     /// One of several words, as the value that goes with it.

@@ -67,6 +67,7 @@ fn a_full_file_is_read_with_defaults_and_resolved_paths() {
     assert_eq!(config.state.memory_bytes, 512 << 20);
     assert_eq!(config.checkpoint.interval, Span::from_millis(10_000).unwrap());
     assert_eq!(config.checkpoint.retain, 3);
+    assert_eq!(config.checkpoint.verify_every, 16);
     let window = &config.windows[0];
     assert_eq!(window.key[1], KeyField { field: "flight".to_owned(), key_type: KeyType::Int });
     assert_eq!(window.windows.to_string(), "tumbling 1h with offset -5m");

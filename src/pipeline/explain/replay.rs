@@ -564,6 +564,7 @@ fn open_source(
         Advance::Event => source,
         Advance::Batch => source.in_batches(config.watermark.batch_records, batch_lines),
     };
+    let source = source.leaving_unended_lines(!config.watermark.close_at_end);
     refuse_own_files(config, &source)?;
     Ok(source)
 }

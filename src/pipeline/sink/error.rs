@@ -22,7 +22,7 @@ pub(in crate::pipeline) enum SinkError {
     #[error("a newer run owns this output: path={} generation={ours} newer={newer}", path.display())]
     Fenced { path: PathBuf, ours: u64, newer: u64 },
     /// Parts of another lineage are in the directory.
-    #[error("output directory holds the parts of another state: path={} parts={parts}", path.display())]
+    #[error("output directory belongs to another state, which has published in it: path={} parts={parts}", path.display())]
     Foreign { path: PathBuf, parts: usize },
     /// More was published than the restored checkpoint knows.
     #[error("output is ahead of the restored checkpoint: path={} published_epoch={published} checkpoint_epoch={last_epoch}", path.display())]
@@ -95,8 +95,9 @@ impl SinkError {
             }
             Self::Fenced { .. } => "stop this process: the newer run continues the work",
             Self::Foreign { .. } => {
-                "choose an empty output directory, or let this run set the existing parts aside with --set-aside-output \
-                 (they are moved to a hidden folder of the output directory, not deleted)"
+                "choose an empty output directory, or take this one over with --set-aside-output (parts that are still \
+                 there are moved to a hidden folder of it, not deleted; readers who took others away will see their \
+                 results again)"
             }
             Self::Ahead { .. } => {
                 "restore the newest checkpoint; or let this run set the later parts aside with --set-aside-output \

@@ -289,7 +289,9 @@ impl Found {
         let refuse = ahead == AheadPolicy::Refuse;
         let path = || place.directory.clone();
         if !self.ours {
-            if refuse && !self.parts.is_empty() {
+            // Readers may have taken the parts away; that there were some the owner file knows.
+            let published = self.owner.as_ref().map_or(0, |owner| owner.published_epoch);
+            if refuse && (!self.parts.is_empty() || published > 0) {
                 return Err(SinkError::Foreign { path: path(), parts: self.parts.len() });
             }
             return Ok(self.parts.iter().map(|(_, name)| name.clone()).collect());

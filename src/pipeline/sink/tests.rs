@@ -354,6 +354,25 @@ fn parts_of_another_state_are_refused_unless_set_aside() {
 }
 
 #[test]
+fn a_directory_of_another_state_is_refused_also_when_readers_took_all_parts_away() {
+    let root = TempDir::new().unwrap();
+    two_epochs(root.path());
+    let other = SinkContext { lineage: [8; 16], generation: 1 };
+    let start = |ahead| {
+        ResultSink::open(spec(root.path(), Format::Jsonl), other, Restored { ahead, ..Restored::NOTHING })
+    };
+    fs::remove_file(root.path().join("part-0000000001.jsonl")).unwrap();
+    assert_eq!(kind(start(AheadPolicy::Refuse)), ErrorKind::Incompatible);
+    assert_eq!(start(AheadPolicy::SetAside).unwrap().report.set_aside, Vec::<String>::new());
+    // It is the other's now.
+    start(AheadPolicy::Refuse).unwrap();
+    // Where nothing was ever published there is nothing to lose.
+    let fresh = TempDir::new().unwrap();
+    open(fresh.path(), 1, Restored::NOTHING).unwrap();
+    ResultSink::open(spec(fresh.path(), Format::Jsonl), other, Restored::NOTHING).unwrap();
+}
+
+#[test]
 fn one_process_at_a_time_and_no_older_run_after_a_newer_one() {
     let root = TempDir::new().unwrap();
     let opened = open(root.path(), 2, Restored::NOTHING).unwrap();

@@ -28,6 +28,8 @@ pub struct Block {
     pub position: Position,
     /// The partition is read to its end.
     pub end_of_partition: bool,
+    /// Bytes behind the last line end that stay unread, as the line may not have been written to its end.
+    pub unended_bytes: u64,
     /// No further events come under this watermark.
     pub end_of_watermark: Option<PartitionId>,
     /// Lines that this block stands for.
@@ -42,6 +44,7 @@ impl Block {
         self.rejected.clear();
         self.filtered_records.clear();
         self.end_of_partition = false;
+        self.unended_bytes = 0;
         self.end_of_watermark = None;
         self.lines = 0;
         self.end_of_batch = false;

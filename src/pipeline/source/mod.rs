@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
+use crate::open_files;
 use crate::operator::{Bounds, Limits as BlockBounds, PartitionId, SourceId};
 use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 
@@ -44,8 +45,8 @@ use csv::Columns;
 use partition::{CHOICES, Limits, Partition, Wanted};
 use row::RowReader;
 
-/// Files kept open at a time. Beyond it the one that waited longest is closed; it is opened again in its turn.
-const OPEN_FILES_MAX: usize = 64;
+/// Files kept open at a time, or an eighth of what the process may open. Beyond it the one that waited longest is closed; it is opened again in its turn.
+const OPEN_FILES_MAX: u32 = 64;
 
 /// How far a partition was read, as a checkpoint remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +99,7 @@ pub struct FileSource {
     blocks: u64,
     limits: Limits,
     batches: Option<Batches>,
+    leaves_unended: bool,
     // The partition, by index, and the bytes of a block that a checkpoint was made in the middle of.
     rest: Option<(usize, u64)>,
 }
@@ -173,8 +175,18 @@ impl FileSource {
         let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
-        let mut source =
-            Self { feeds, partitions, infos, clock, stdin, blocks: 0, limits, batches: None, rest: None };
+        let mut source = Self {
+            feeds,
+            partitions,
+            infos,
+            clock,
+            stdin,
+            blocks: 0,
+            limits,
+            batches: None,
+            leaves_unended: false,
+            rest: None,
+        };
         source.recognise(resume)?;
         Ok(source)
     }
@@ -184,6 +196,15 @@ impl FileSource {
     #[must_use]
     pub fn in_batches(mut self, lines: u32, done: u64) -> Self {
         self.batches = Some(Batches { size: u64::from(lines), done });
+        self
+    }
+
+    /// With `grows`, files may be written to while they are read: a last line without a line end stays unread, and
+    /// reading goes on before it next time ([`Block::unended_bytes`]). Without, it counts as a record. Compressed files
+    /// and standard input are at their end when they end.
+    #[must_use]
+    pub fn leaving_unended_lines(mut self, grows: bool) -> Self {
+        self.leaves_unended = grows;
         self
     }
 
@@ -250,6 +271,8 @@ impl FileSource {
         let bounds = self.bounds_of(index);
         let partition = &mut self.partitions[index];
         let (source, feed) = (partition.source, &mut self.feeds[partition.source]);
+        partition.leaves_unended =
+            self.leaves_unended && partition.path.is_some() && partition.compression == Compression::None;
         if partition.reader.is_none() {
             let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
             partition.open(&feed.rows.fields, stdin)?;
@@ -325,7 +348,7 @@ impl FileSource {
         }
         let open = self.partitions.iter_mut().filter(|partition| partition.reader.is_some());
         let mut open: Vec<&mut Partition> = open.collect();
-        if open.len() >= OPEN_FILES_MAX
+        if open.len() >= open_files::share(OPEN_FILES_MAX, 8) as usize
             && let Some(oldest) = open.iter_mut().min_by_key(|partition| partition.last_used)
         {
             oldest.reader = None;
@@ -359,6 +382,8 @@ fn fresh(file: files::Named, source: usize, config: &SourceConfig, records: &Rec
         records: records.clone(),
         reader: None,
         mid_line: false,
+        // Until it is read nobody has said that the file is whole.
+        leaves_unended: true,
         last_used: 0,
     }
 }
@@ -451,6 +476,7 @@ fn gone(known: &PartitionResume, records: &[Records]) -> Result<Partition> {
         records: records[source].clone(),
         reader: None,
         mid_line: false,
+        leaves_unended: false,
         last_used: 0,
     })
 }

@@ -38,6 +38,8 @@ pub(super) struct Partition {
     pub(super) reader: Option<TextReader>,
     /// Reading goes on within a line that was counted already: the file ended there, and has grown since.
     pub(super) mid_line: bool,
+    /// The file may be written to while it is read: a last line without its end stays unread.
+    pub(super) leaves_unended: bool,
     /// Number of the block that was read last, for closing the file that waited longest.
     pub(super) last_used: u64,
 }
@@ -109,7 +111,9 @@ impl Partition {
                 break;
             }
         }
-        if !text.is_empty() {
+        // Half of a header says nothing about the other half.
+        let judged = !self.leaves_unended || text.contains(&b'\n');
+        if !text.is_empty() && judged {
             let line = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
             let names = csv::cells(line, *delimiter).map(|(names, _)| names).unwrap_or_default();
             columns.slots = slots(&names, fields).map_err(|problem| problem.about(&self.name))?;
@@ -129,19 +133,21 @@ impl Partition {
         let Some(mut reader) = self.reader.take() else {
             return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
         };
-        if std::mem::take(&mut self.mid_line) {
+        let mid_line = std::mem::take(&mut self.mid_line);
+        if mid_line {
             self.position.records = self.position.records.saturating_sub(1);
         }
         let mut text = std::mem::take(&mut block.batch.text);
         let Wanted { mut lines_max, mut exact } = wanted;
         let mut target = exact.unwrap_or(limits.block_bytes);
-        let lines_before = self.position.records;
+        let before = self.position;
         loop {
             reader.fill(&mut text, target);
             // A batch ends with the first record that reaches its last line.
             let cut = lines_max.map_or(text.len(), |lines| end_of_lines(&text, lines));
             let cut = exact.map_or(cut, |exact| cut.min(exact));
-            let complete = reader.is_complete() && cut == text.len();
+            let at_end = reader.is_complete() && cut == text.len();
+            let complete = at_end && !self.leaves_unended;
             let consumed =
                 BlockParser::new(rows, &text[..cut], self.position, complete, block).parse(&self.records);
             if consumed == 0 && cut < text.len() {
@@ -149,10 +155,15 @@ impl Partition {
                 exact = None;
                 continue;
             }
-            if consumed > 0 || complete {
+            let rest = text.len() - consumed;
+            // However the file grows, a record that is too long already stays that.
+            let ends = complete || at_end && rest < limits.record_bytes;
+            if consumed > 0 || ends {
                 reader.give_back(&text[consumed..]);
                 text.truncate(consumed);
-                self.advance(block, &text, complete);
+                self.advance(&text, complete);
+                block.end_of_partition = ends;
+                block.unended_bytes = if ends && !complete { rest as u64 } else { 0 };
                 break;
             }
             if let Some(error) = reader.failure.take() {
@@ -172,8 +183,13 @@ impl Partition {
             }
         }
         block.batch.text = text;
+        block.lines = self.position.records.saturating_sub(before.records);
+        if mid_line && self.position == before {
+            // The rest of that line is still not there.
+            self.position.records += 1;
+            self.mid_line = true;
+        }
         block.position = self.position;
-        block.lines = self.position.records.saturating_sub(lines_before);
         self.finished = block.end_of_partition;
         let latest = block.batch.times.iter().copied().max().map(EventTime::from_millis);
         self.max_time = self.max_time.max(latest);
@@ -182,12 +198,11 @@ impl Partition {
     }
 
     /// Moves the position behind `text`.
-    fn advance(&mut self, block: &mut Block, text: &[u8], complete: bool) {
+    fn advance(&mut self, text: &[u8], complete: bool) {
         let lines = memchr::memchr_iter(b'\n', text).count() as u64;
         let unended = u64::from(complete && text.last().is_some_and(|&byte| byte != b'\n'));
         self.position.bytes += text.len() as u64;
         self.position.records += lines + unended;
-        block.end_of_partition = complete;
     }
 
     /// Rejects a record that is too long. Of a CSV row that spans lines only the first one is given up: most likely

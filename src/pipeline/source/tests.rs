@@ -594,7 +594,7 @@ fn what_cannot_be_a_source_is_refused_with_place_and_remedy() {
 #[test]
 fn more_files_than_may_be_open_are_read_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
-    let files = OPEN_FILES_MAX as i64 + 20;
+    let files = i64::from(OPEN_FILES_MAX) + 20;
     for file in 0..files {
         put(directory.path(), &format!("{file:03}.jsonl"), lines(20, file).as_bytes());
     }
@@ -604,7 +604,7 @@ fn more_files_than_may_be_open_are_read_all_the_same() {
     while let Some(block) = source.next_block(None).unwrap() {
         events += block.batch.len();
         let open = source.partitions.iter().filter(|partition| partition.reader.is_some()).count();
-        assert!(open <= OPEN_FILES_MAX);
+        assert!(open <= OPEN_FILES_MAX as usize);
     }
     assert_eq!(events as i64, files * 20);
 }
@@ -636,6 +636,64 @@ fn lines_are_counted_on_where_a_file_without_a_last_line_end_grows() {
         assert_eq!([first, block.rejected[0].record], expected);
         assert_eq!(block.position.records, 4);
     }
+}
+
+/// What a run over a file that may be written to meanwhile sees, where it leaves off, and what it leaves.
+fn read_growing(config: &PipelineConfig, resume: &[PartitionResume]) -> (Vec<String>, PartitionResume, u64) {
+    let limits = Limits { block_bytes: 16, record_bytes: 1_000 };
+    let mut source = open_at(config, resume, limits).unwrap().leaving_unended_lines(true);
+    let (mut seen, mut unended) = (Vec::new(), 0);
+    while let Some(block) = source.next_block(None).unwrap() {
+        describe(&source, &block, &mut seen);
+        assert!(block.unended_bytes == 0 || block.end_of_partition);
+        unended += block.unended_bytes;
+    }
+    (seen, source.partitions()[0].resume.clone(), unended)
+}
+
+#[test]
+fn a_file_that_grows_gives_the_same_records_wherever_it_was_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = "{\"ts\":1,\"k\":\"a\",\"v\":1}\n\nrubbish\r\n{\"ts\":2,\"k\":\"a\",\"v\":123}\n";
+    let csv = "ts,k,v,f,p\r\n1,a,1,,\r\n2,\"b\n\"\"c\",12,,\n3,d,123,,\n";
+    for (name, text) in [("in.jsonl", json), ("in.csv", csv)] {
+        let config = config(directory.path(), &format!("{name:?}"), MILLIS);
+        put(directory.path(), name, text.as_bytes());
+        let (whole, end, unended) = read_growing(&config, &[]);
+        assert_eq!((end.position.bytes, unended), (text.len() as u64, 0));
+        assert_eq!(whole, read_all(&mut open(&config).unwrap()).unwrap());
+        for cut in 0..text.len() {
+            put(directory.path(), name, &text.as_bytes()[..cut]);
+            let (mut seen, resume, unended) = read_growing(&config, &[]);
+            assert_eq!(resume.position.bytes + unended, cut as u64, "{name} cut={cut}");
+            assert!(seen.iter().all(|line| whole.contains(line)), "{name} cut={cut}: {seen:?}");
+            // Again, without anything that is new.
+            let again = read_growing(&config, std::slice::from_ref(&resume));
+            assert_eq!((again.0.len(), &again.1), (0, &resume), "{name} cut={cut}");
+            put(directory.path(), name, text.as_bytes());
+            let (rest, end_again, unended) = read_growing(&config, &[resume]);
+            seen.extend(rest);
+            assert_eq!((&seen, end_again.position, unended), (&whole, end.position, 0), "{name} cut={cut}");
+        }
+    }
+}
+
+#[test]
+fn a_position_within_a_line_that_counted_is_gone_on_from_where_input_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "{\"ts\":1,\"k\":\"a\"}\n{\"ts\":2,\"k\":\"a\"}";
+    put(directory.path(), "in.jsonl", text.as_bytes());
+    let config = config(directory.path(), "\"in.jsonl\"", MILLIS);
+    let mut source = open(&config).unwrap();
+    assert_eq!(read_all(&mut source).unwrap().len(), 2);
+    let before = source.partitions()[0].resume.clone();
+    put(directory.path(), "in.jsonl", format!("{text} ").as_bytes());
+    let (seen, resume, unended) = read_growing(&config, std::slice::from_ref(&before));
+    assert_eq!((seen.len(), unended, resume.position), (0, 1, before.position));
+    put(directory.path(), "in.jsonl", format!("{text} \n{{\"ts\":3,\"k\":\"b\"}}\n").as_bytes());
+    let (seen, resume, _) = read_growing(&config, &[resume]);
+    assert!(seen.len() == 1 && seen[0].starts_with("in.jsonl:3 3 "), "{seen:?}");
+    assert_eq!(resume.position.records, 3);
 }
 
 /// A pipeline over two sources, JSON lines and CSV, with a window over each and one over the first only.

@@ -34,6 +34,43 @@ fn a_working_copy_of_a_checkpoint_holds_its_epoch_and_panes_and_nothing_later() 
     assert_eq!(rows(state.scan(FIRST, ..=at(10)).unwrap()), [(10, b"a".to_vec(), 6)]);
 }
 
+/// The options that a database wrote down last, as lines by section of a family.
+fn options_of_families(dir: &Path) -> Vec<(String, Vec<String>)> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let newest = files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("OPTIONS-"));
+    let text = std::fs::read_to_string(newest.max().unwrap()).unwrap();
+    let mut sections: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        match (line.starts_with('['), sections.last_mut()) {
+            (true, _) => sections.push((line.to_owned(), Vec::new())),
+            (false, Some((_, lines))) => lines.push(line.to_owned()),
+            (false, None) => {}
+        }
+    }
+    sections.retain(|(name, _)| name.starts_with("[CFOptions"));
+    sections
+}
+
+#[test]
+fn checks_between_memory_and_file_are_on_in_every_family_of_a_database_that_writes() {
+    let (bench, target) = linked_bench();
+    copy_dir(&target, &bench.path("restored"));
+    let _db = StateDb::open(&bench.path("restored"), &specs(), &StateMemory::new(8 << 20)).unwrap();
+    for dir in ["work", "restored"] {
+        let families = options_of_families(&bench.path(dir));
+        assert!(families.len() >= 3, "{families:?}");
+        for (family, lines) in families {
+            for wanted in [
+                "paranoid_file_checks=true",
+                "memtable_protection_bytes_per_key=8",
+                "block_protection_bytes_per_key=8",
+            ] {
+                assert!(lines.iter().any(|line| line == wanted), "{dir} {family}: no {wanted}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_linked_checkpoint_lists_its_files_with_what_they_cover() {
     let (bench, target) = linked_bench();

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use floodmark::error::{Error, ErrorKind};
+use floodmark::open_files;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -70,7 +71,9 @@ pub(crate) fn print_error(error: &Error) {
         shown = text;
         source = cause.source();
     }
-    if let Some(remedy) = error.remedy() {
+    // Whoever met the limit of open files cannot know it.
+    let limit = open_files::remedy(error);
+    if let Some(remedy) = limit.as_deref().or_else(|| error.remedy()) {
         say(&format!("  remedy: {remedy}"));
     }
 }

@@ -240,6 +240,10 @@ fn describe(summary: &RunSummary) -> String {
     if summary.total.filtered > 0 {
         row("filtered", format!("{} records", grouped(summary.total.filtered)));
     }
+    if summary.unended.files > 0 {
+        let (files, bytes) = (grouped(summary.unended.files), grouped(summary.unended.bytes));
+        row("left", format!("{bytes} bytes of last lines without a line end, in {files} files"));
+    }
     row("open panes", grouped(summary.open_panes));
     let checkpoints = &summary.checkpoints;
     let last = checkpoints.last_epoch.map_or("none".to_owned(), |epoch| epoch.to_string());

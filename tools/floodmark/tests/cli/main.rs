@@ -25,6 +25,7 @@ mod golden;
 mod inspect;
 mod joins;
 mod lanes;
+mod limits;
 mod outputs;
 mod postgres;
 mod reapply;
