@@ -194,8 +194,9 @@ impl WindowStoreBuilder {
         self
     }
 
-    /// When the store is restored from a repository, numbers its checkpoints above this: the newest epoch whose output
-    /// was published, where that is to be set aside.
+    /// Numbers new checkpoints above this: the newest epoch that outputs of this lineage know
+    /// ([`crate::pipeline::sink::RecoverReport::newest_epoch`]), where some of them are set aside and the state directory
+    /// never had those checkpoints: it was moved, or restored from a repository.
     #[must_use]
     pub fn epochs_above(mut self, epoch: u64) -> Self {
         self.epochs_above = epoch;

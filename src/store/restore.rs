@@ -228,13 +228,10 @@ fn changed_zones(manifest: &Manifest, windows: &[OperatorSpec]) -> Vec<String> {
 
 /// The outside world of the state directory, with what the repository says of other machines.
 fn environment(builder: &WindowStoreBuilder, prepared: Option<&Prepared>) -> Environment {
-    let environment = Environment::new(Arc::clone(&builder.clock));
-    let Some(prepared) = prepared else { return environment };
-    let set_aside = if prepared.adopted.is_some() { builder.epochs_above } else { 0 };
     Environment {
-        generation_above: prepared.generation_above(),
-        epochs_above: prepared.epochs_above().max(set_aside),
-        ..environment
+        generation_above: prepared.map_or(0, Prepared::generation_above),
+        epochs_above: prepared.map_or(0, Prepared::epochs_above).max(builder.epochs_above),
+        ..Environment::new(Arc::clone(&builder.clock))
     }
 }
 

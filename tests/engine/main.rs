@@ -20,6 +20,8 @@ mod known_answers;
 mod model;
 mod oracle;
 mod retractions;
+#[cfg(feature = "fault-injection")]
+mod simulation;
 mod steps;
 mod store;
 mod watermarks;

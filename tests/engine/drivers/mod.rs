@@ -8,6 +8,8 @@ mod store;
 
 use runner::run;
 pub(crate) use runner::{Plan, Step};
+#[cfg(feature = "fault-injection")]
+pub(crate) use spec::{operator, span};
 
 use crate::oracle::{Observed, Op, Settings};
 

@@ -8,7 +8,7 @@ use floodmark::operator::{
 
 use crate::oracle::{Mode, Profile, Settings, Trigger, Windows};
 
-pub(super) fn span(millis: i64) -> Result<Span, String> {
+pub(crate) fn span(millis: i64) -> Result<Span, String> {
     Span::from_millis(millis).ok_or_else(|| format!("negative span: {millis}"))
 }
 
@@ -48,7 +48,7 @@ fn windows(windows: &Windows) -> Result<EngineWindows, String> {
 
 /// # Errors
 /// Why the engine refuses the settings.
-pub(super) fn operator(settings: &Settings, real: bool) -> Result<OperatorSpec, String> {
+pub(crate) fn operator(settings: &Settings, real: bool) -> Result<OperatorSpec, String> {
     let mut spec = OperatorSpec::new("case", windows(&settings.windows)?, &["key"], aggregates(real));
     spec.allowed_lateness = span(settings.allowed_lateness_ms)?;
     spec.mode = match settings.mode {

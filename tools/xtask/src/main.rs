@@ -23,6 +23,7 @@ usage: cargo xtask <command>
   test     run every test
   check    formatting, lints, documentation; what a change must pass before it is handed over
   deep     the long tests: more kills, more seeds, more cut points
+  simulate [--for 1h] [--seed N]   histories made up by chance for so long (60 s), or one of them with all that happens
   doctor   say what this machine lacks, and install it where that is possible
   servers  find or install the servers that tests start (an S3 server), outside of the repository
   deny     dependencies: advisories, licences, bans, sources
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => tasks::test(&rest),
         "deep" => tasks::deep(&rest),
+        "simulate" => tasks::simulate(&rest),
         "fixtures" => tasks::fixtures(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),

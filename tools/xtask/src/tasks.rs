@@ -17,6 +17,10 @@ const FEATURES: [&str; 2] = ["--features", "floodmark/fault-injection"];
 const PIPELINE: &str = "examples/flights/pipeline.toml";
 const STATE: &str = "demo-output/flights/state";
 
+const SIMULATION: &str = "simulation::histories_of_crashes_faults_and_restores_show_what_the_model_shows";
+/// Seconds of simulation in CI, on each processor.
+const SIMULATION_SECONDS: &str = "60";
+
 /// `cargo xtask test`: every test of the workspace. Ends with cargo's own lines.
 pub(crate) fn test(args: &[String]) -> Result<(), Failure> {
     run_tests(&mut prepare("dev")?, args)
@@ -27,6 +31,50 @@ pub(crate) fn deep(args: &[String]) -> Result<(), Failure> {
     let mut steps = prepare("dev")?;
     steps.set("FLOODMARK_DEEP", "1");
     run_tests(&mut steps, args)
+}
+
+/// `cargo xtask simulate [--for 1h] [--seed N]`: histories made up by chance, for so long, or one of them with its trace.
+pub(crate) fn simulate(args: &[String]) -> Result<(), Failure> {
+    let (mut seconds, mut seed) = ("60".to_owned(), None);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), args.next()) {
+            ("--for", Some(length)) => seconds = seconds_of(length).ok_or(Failure::Usage)?.to_string(),
+            ("--seed", Some(number)) if number.parse::<u64>().is_ok() => seed = Some(number.clone()),
+            _ => return Err(Failure::Usage),
+        }
+    }
+    let mut steps = prepare("dev")?;
+    steps.set("FLOODMARK_SIM_SECONDS", &seconds);
+    match seed {
+        Some(seed) => steps.set("SEED", &seed),
+        // Other histories every time; a failing one says its seed.
+        None => steps.set("FLOODMARK_SIM_FROM", &unix_millis().to_string()),
+    }
+    let test = ["test", "--package", "floodmark", "--test", "engine", "--features", "fault-injection"];
+    let which = ["--", "--nocapture", "--exact", SIMULATION];
+    steps.cargo("simulation", &[test.as_slice(), &which].concat())
+}
+
+/// Seconds of `90`, `90s`, `10m` or `2h`.
+fn seconds_of(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.find(|letter: char| !letter.is_ascii_digit()) {
+        Some(place) => text.split_at(place),
+        None => (text, "s"),
+    };
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|&seconds| seconds > 0)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a number that is another one each time")]
+fn unix_millis() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_millis())
 }
 
 /// `cargo xtask fixtures NAME`: keeps the format on disk of this build for the tests of all later ones.
@@ -85,6 +133,7 @@ pub(crate) fn ci() -> Result<(), Failure> {
     let mut steps = prepare("dev")?;
     // Incremental artefacts cost time and disk, and a fresh clone never uses them again.
     steps.set("CARGO_INCREMENTAL", "0");
+    steps.set("FLOODMARK_SIM_SECONDS", SIMULATION_SECONDS);
     let done = formatting(&mut steps)
         .and_then(|()| lints(&mut steps))
         .and_then(|()| documentation(&mut steps))
@@ -139,4 +188,15 @@ fn run_tests(steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
 
 fn target_dir() -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_with_and_without_a_unit() {
+        let lengths = ["90", "90s", "10m", "2h", "0", "h", "", "5d", "-1"].map(seconds_of);
+        assert_eq!(lengths, [Some(90), Some(90), Some(600), Some(7_200), None, None, None, None, None]);
+    }
 }
