@@ -2,7 +2,7 @@
 //!
 //! The modules are layered; each imports only from the rows below it (`docs/ARCHITECTURE.md`, held by a test):
 //! `pipeline` → `store`, `inspect` → `repository` → `checkpoint` → `state` → `operator` → `aggregate` → `event`,
-//! `event_time`, `codec`, `error`, `clock`, `fault`, `open_files`.
+//! `event_time`, `codec`, `error`, `clock`, `fault`, `open_files`. `fuzzing`, beside `pipeline`, is for tests alone.
 
 //!
 //! The command `floodmark` runs pipelines from a file; programs embed [`store::WindowStore`]. Both are shown in the
@@ -21,6 +21,9 @@ pub mod error;
 pub mod event;
 pub mod event_time;
 pub mod fault;
+#[cfg(feature = "fault-injection")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inspect;
 pub mod open_files;
 pub mod operator;

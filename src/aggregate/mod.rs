@@ -11,6 +11,8 @@ mod distinct;
 mod fields;
 mod finish;
 mod function;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod hyperloglog;
 mod input;
 mod item;

@@ -12,8 +12,8 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::layout;
 use crate::codec::{self, DecodeError};
 
-const MAGIC: [u8; 8] = *b"FLOODLIN";
-const VERSION: u32 = 1;
+pub(super) const MAGIC: [u8; 8] = *b"FLOODLIN";
+pub(super) const VERSION: u32 = 1;
 /// A lineage file is a name and a few numbers.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -74,7 +74,7 @@ impl Lineage {
         codec::encode(MAGIC, VERSION, self)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         codec::decode(MAGIC, VERSION, bytes)
     }
 }

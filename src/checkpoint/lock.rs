@@ -26,7 +26,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         Self {
             pid: field("pid").and_then(|pid| pid.parse().ok()),

@@ -11,6 +11,8 @@ mod adopt;
 mod directory;
 mod durable;
 mod error;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod layout;
 mod lineage;
 mod listing;

@@ -67,14 +67,19 @@ pub fn encode<T: Serialize>(magic: [u8; 8], version: u32, value: &T) -> Result<V
     if body.len() > BODY_MAX {
         return Err(DecodeError::Body(format!("record is too large: bytes={}", body.len())));
     }
+    Ok(seal(magic, version, &body))
+}
+
+/// The envelope around a body, whatever it holds.
+pub(super) fn seal(magic: [u8; 8], version: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + body.len());
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
-    let crc = checksum(&bytes, &body);
+    let crc = checksum(&bytes, body);
     bytes.extend_from_slice(&crc.to_le_bytes());
-    bytes.extend_from_slice(&body);
-    Ok(bytes)
+    bytes.extend_from_slice(body);
+    bytes
 }
 
 /// Opens an envelope written by [`encode`] under `magic`, at exactly `version`.

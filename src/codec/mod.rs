@@ -4,6 +4,8 @@
 //! and never allocate more than the bytes at hand allow.
 
 mod envelope;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod key;
 
 pub use envelope::{DecodeError, decode, encode};

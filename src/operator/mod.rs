@@ -24,6 +24,8 @@ pub use buffer::RowBuffer;
 pub use dedup::{DedupOperator, DedupSpec};
 pub use effect::{Emit, JoinedEvent, JoinedRow, LateEvent, PaneKind, Panes, ResultBlock, ResultRow, RowKind};
 pub use entries::{EVENTS_VERSION, Entries, EntryError, EventDefinition};
+#[cfg(feature = "fault-injection")]
+pub(crate) use join::fuzz_row as fuzz_stored_event;
 pub use join::{JoinField, JoinInput, JoinKind, JoinOperator, JoinSpec, Side};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};

@@ -6,6 +6,8 @@ pub mod check;
 pub mod config;
 pub mod explain;
 pub mod finished;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 pub mod generate;
 mod outputs;
 mod partitions;

@@ -21,9 +21,9 @@ pub(super) const OWNER_BYTES_MAX: u64 = 64 << 10;
 /// The bound of an envelope.
 pub(super) const RECORD_BYTES_MAX: u64 = (256 << 20) + 24;
 
-const OWNER_MAGIC: [u8; 8] = *b"FLOODREO";
-const RECORD_MAGIC: [u8; 8] = *b"FLOODREC";
-const VERSION: u32 = 1;
+pub(super) const OWNER_MAGIC: [u8; 8] = *b"FLOODREO";
+pub(super) const RECORD_MAGIC: [u8; 8] = *b"FLOODREC";
+pub(super) const VERSION: u32 = 1;
 
 /// Who may publish checkpoints: replaced by every start, conditionally.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

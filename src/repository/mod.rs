@@ -15,6 +15,8 @@ mod error;
 mod faulty;
 mod fetch;
 mod format;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod gc;
 mod local;
 mod location;

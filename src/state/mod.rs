@@ -18,6 +18,8 @@ mod error;
 mod evict;
 mod family;
 mod filter;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod horizon;
 mod key;
 mod link;

@@ -12,6 +12,8 @@ mod cases;
 mod drivers;
 mod evolution;
 mod firing;
+#[cfg(feature = "fault-injection")]
+mod fuzzing;
 mod golden;
 mod hazards;
 mod histories;

@@ -9,8 +9,8 @@ const FILE_BYTES_MAX: u64 = 2 << 20;
 
 #[test]
 fn every_folder_of_data_names_source_and_licence() {
-    let folders =
-        ["conformance", "formats", "golden", "scenarios", "streams"].map(|name| format!("tests/data/{name}"));
+    let folders = ["conformance", "formats", "fuzz", "golden", "scenarios", "streams"]
+        .map(|name| format!("tests/data/{name}"));
     for folder in folders.iter().map(String::as_str).chain(["examples/flights", "examples/windows"]) {
         let text = read(&root().join(folder).join("SOURCE.md"));
         let told = ["licen", "public domain", "Apache-2.0"].iter().any(|word| text.contains(word));

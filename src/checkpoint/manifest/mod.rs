@@ -16,8 +16,8 @@ use crate::checkpoint::lineage::LineageId;
 use crate::codec::{self, DecodeError};
 use crate::event_time::{EventTime, Span, Watermark};
 
-const MAGIC: [u8; 8] = *b"FLOODCHK";
-const VERSION: u32 = 2;
+pub(super) const MAGIC: [u8; 8] = *b"FLOODCHK";
+pub(super) const VERSION: u32 = 2;
 /// No manifest is longer: the bound of an envelope. A longer file is not read.
 const BYTES_MAX: u64 = (256 << 20) + 24;
 

@@ -12,7 +12,7 @@
 
 mod copy;
 mod keep;
-mod record;
+pub(super) mod record;
 mod restore;
 
 use std::fmt;

@@ -12,10 +12,10 @@ use crate::checkpoint::layout;
 use crate::checkpoint::lineage::LineageId;
 use crate::codec::{self, DecodeError};
 
-const SAVEPOINT_MAGIC: [u8; 8] = *b"FLOODSAV";
-const SAVEPOINT_VERSION: u32 = 1;
-const ORIGIN_MAGIC: [u8; 8] = *b"FLOODORI";
-const ORIGIN_VERSION: u32 = 1;
+pub(in crate::checkpoint) const SAVEPOINT_MAGIC: [u8; 8] = *b"FLOODSAV";
+pub(in crate::checkpoint) const SAVEPOINT_VERSION: u32 = 1;
+pub(in crate::checkpoint) const ORIGIN_MAGIC: [u8; 8] = *b"FLOODORI";
+pub(in crate::checkpoint) const ORIGIN_VERSION: u32 = 1;
 /// A longer file is not one of these.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -56,11 +56,11 @@ pub struct SavepointRecord {
 }
 
 impl SavepointRecord {
-    pub(super) fn encode(&self) -> Result<Vec<u8>, DecodeError> {
+    pub(in crate::checkpoint) fn encode(&self) -> Result<Vec<u8>, DecodeError> {
         codec::encode(SAVEPOINT_MAGIC, SAVEPOINT_VERSION, self)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(in crate::checkpoint) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         codec::decode(SAVEPOINT_MAGIC, SAVEPOINT_VERSION, bytes)
     }
 
@@ -106,11 +106,11 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub(super) fn encode(&self) -> Result<Vec<u8>, DecodeError> {
+    pub(in crate::checkpoint) fn encode(&self) -> Result<Vec<u8>, DecodeError> {
         codec::encode(ORIGIN_MAGIC, ORIGIN_VERSION, self)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(in crate::checkpoint) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         codec::decode(ORIGIN_MAGIC, ORIGIN_VERSION, bytes)
     }
 

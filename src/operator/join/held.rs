@@ -158,7 +158,7 @@ pub(super) struct Row<'a> {
     pub(super) fields: &'a [u8],
 }
 
-fn write(side: Side, key: &[u8], place: Place, held: &Held) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn write(side: Side, key: &[u8], place: Place, held: &Held) -> (Vec<u8>, Vec<u8>) {
     let mut stored = Vec::with_capacity(key.len() + SUFFIX);
     stored.extend_from_slice(key);
     stored.push(side as u8);

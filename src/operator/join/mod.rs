@@ -189,6 +189,16 @@ impl JoinOperator {
     }
 }
 
+/// Fuzz target of a stored event: a row that is read is written as it was.
+#[cfg(feature = "fault-injection")]
+pub(crate) fn fuzz_row(key: &[u8], payload: &[u8]) {
+    let Ok(row) = held::read(key, payload) else { return };
+    let place = Place { expiry: EventTime::MIN, time: row.time, arrival: row.arrival };
+    let event = Held { fields: row.fields.into(), matched: row.matched };
+    let written = held::write(row.side, row.key, place, &event);
+    assert_eq!(written, (key.to_vec(), payload.to_vec()), "a stored event is written as other bytes");
+}
+
 pub(super) fn check_row(
     spec: &JoinSpec,
     end: EventTime,

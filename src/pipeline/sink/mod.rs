@@ -15,6 +15,8 @@ mod contract;
 mod delivery;
 pub(super) mod durable;
 mod error;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod joined;
 pub mod laws;
 mod lines;

@@ -18,15 +18,15 @@ use crate::checkpoint::StagedOutput;
 use crate::codec;
 use crate::error::Result;
 
-const OWNER_MAGIC: [u8; 8] = *b"FLOODOWN";
-const OWNER_VERSION: u32 = 1;
+pub(super) const OWNER_MAGIC: [u8; 8] = *b"FLOODOWN";
+pub(super) const OWNER_VERSION: u32 = 1;
 
 /// No owner file is larger: two numbers and two short names.
 const OWNER_BYTES_MAX: u64 = 64 * 1024;
 
 /// Contents of the owner file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Owner {
+pub(super) struct Owner {
     sink: String,
     lineage: [u8; 16],
     generation: u64,
@@ -103,6 +103,14 @@ impl Publisher {
 }
 
 impl Owner {
+    /// The bytes of an owner file, for tests.
+    #[cfg(all(test, feature = "fault-injection"))]
+    pub(super) fn sample(sink: &str, abandoned: Vec<(u64, u64)>) -> Vec<u8> {
+        let (sink, look) = (sink.to_owned(), "jsonl key,window_start,window_end".to_owned());
+        let owner = Self { sink, lineage: [7; 16], generation: 3, published_epoch: 12, look, abandoned };
+        codec::encode(OWNER_MAGIC, OWNER_VERSION, &owner).unwrap()
+    }
+
     fn load(place: &Place) -> Result<Option<Self>, SinkError> {
         let path = place.staging().join(names::OWNER);
         let mut bytes = Vec::new();

@@ -8,8 +8,8 @@ use super::names::{self, StagingName};
 use crate::checkpoint::StagedOutput;
 use crate::codec;
 
-const MAGIC: [u8; 8] = *b"FLOODOUT";
-const VERSION: u32 = 1;
+pub(super) const MAGIC: [u8; 8] = *b"FLOODOUT";
+pub(super) const VERSION: u32 = 1;
 
 /// The output of one epoch, durable and not yet visible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,8 @@
 mod block;
 mod csv;
 mod files;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod fuzzing;
 mod input;
 mod json;
 mod number;

@@ -6,6 +6,7 @@
 
 mod deny;
 mod doctor;
+mod fuzz;
 mod native;
 mod platform;
 mod servers;
@@ -28,6 +29,8 @@ usage: cargo xtask <command>
   servers  find or install the servers that tests start (an S3 server), outside of the repository
   deny     dependencies: advisories, licences, bans, sources
   fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
+  fuzz [TARGET…] [--for SECONDS] [--seed N]   search for inputs that break a decoder, 60 s each unless told otherwise
+  fuzz TARGET FILE   one input again
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         "deep" => tasks::deep(&rest),
         "simulate" => tasks::simulate(&rest),
         "fixtures" => tasks::fixtures(&rest),
+        "fuzz" => tasks::fuzz(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),
         "check" => tasks::check(),

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::deny;
 use crate::doctor;
+use crate::fuzz as fuzzing;
 use crate::servers;
 use crate::step::{Failure, Steps, root};
 
@@ -87,6 +88,11 @@ pub(crate) fn fixtures(args: &[String]) -> Result<(), Failure> {
     steps.cargo("fixtures", &[test.as_slice(), &FEATURES, &which].concat())
 }
 
+/// `cargo xtask fuzz`: looks for inputs that break what reads bytes of others.
+pub(crate) fn fuzz(args: &[String]) -> Result<(), Failure> {
+    fuzzing::run(prepare("dev")?, args)
+}
+
 /// `cargo xtask check`: formatting, lints, documentation.
 pub(crate) fn check() -> Result<(), Failure> {
     let mut steps = prepare("dev")?;
@@ -138,6 +144,7 @@ pub(crate) fn ci() -> Result<(), Failure> {
         .and_then(|()| lints(&mut steps))
         .and_then(|()| documentation(&mut steps))
         .and_then(|()| run_tests(&mut steps, &[]))
+        .and_then(|()| fuzzing::smoke(&mut steps))
         .and_then(|()| deny::steps(&mut steps));
     eprintln!("\n{}", steps.table());
     done
