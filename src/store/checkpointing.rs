@@ -317,7 +317,8 @@ impl CheckpointJob {
         let retired = plan.retire.len();
         self.directory.retire(&plan)?;
         split();
-        let reread_bytes = self.reread(&published)?;
+        let due = self.verify_every != 0 && self.epoch.is_multiple_of(u64::from(self.verify_every));
+        let reread_bytes = if due { reread(&self.directory, &published, self.outbox.is_some())? } else { 0 };
         let reread = split();
         Ok(CheckpointReport {
             epoch: self.epoch,
@@ -341,20 +342,14 @@ impl CheckpointJob {
     }
 }
 
-impl CheckpointJob {
-    /// Now and then reads all files of the checkpoint again: it shares them with those before, and what went bad in one
-    /// place is bad in all of them.
-    fn reread(&self, published: &Published) -> Result<u64> {
-        if self.verify_every == 0 || !self.epoch.is_multiple_of(u64::from(self.verify_every)) {
-            return Ok(0);
-        }
-        self.directory.reread(published).map_err(|error| match (&error, &self.outbox) {
-            (CheckpointError::Rotten { lasting: true, .. }, Some(_)) => Error::from(error).with_remedy(format!(
-                "{ROTTEN}, or fetch the checkpoint from its repository with `floodmark repository fetch`, and run again"
-            )),
-            _ => Error::from(error),
-        })
-    }
+/// Reads all files of a checkpoint again: it shares them with those before, and what went bad in one has gone bad in all.
+fn reread(directory: &StateDirectory, published: &Published, mirrored: bool) -> Result<u64> {
+    directory.reread(published).map_err(|error| match &error {
+        CheckpointError::Rotten { lasting: true, .. } if mirrored => Error::from(error).with_remedy(format!(
+            "{ROTTEN}, or fetch the checkpoint from its repository with `floodmark repository fetch`, and run again"
+        )),
+        _ => Error::from(error),
+    })
 }
 
 /// The operators with the horizons that their families had while the files of the checkpoint were made.

@@ -63,7 +63,7 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
         sources: _,
         watermark: _,
         state: StateConfig { directory, memory_bytes: _ },
-        checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain, repository },
+        checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain, repository, verify_every: _ },
         windows,
         joins,
         late,
