@@ -170,7 +170,7 @@ mod tests {
         let layout = layout(choice);
         let (one, other) = (payload(&layout, -2, 3), payload(&layout, 0, 5));
         let length = u16::try_from(one.len()).unwrap().to_le_bytes();
-        [&[choice], length.as_slice(), &one, &other].concat()
+        [&[choice][..], &length, &one, &other].concat()
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod tests {
     fn real_records_keep_the_promises_that_are_asked_of_hostile_ones() {
         let sample = manifest::tests::sample();
         let encoded = sample.encode().unwrap();
-        tried(manifest, "manifest", &[&[2], body(&encoded)].concat());
+        tried(manifest, "manifest", &[&[2][..], body(&encoded)].concat());
         let id = LineageId([7; 16]);
         let pipeline = "flights".to_owned();
         let lineage_file = Lineage { id, pipeline: pipeline.clone(), generation: 3, newest_epoch_seen: 12 };

@@ -77,7 +77,7 @@ mod tests {
             ("real-panes", pane(-5, b"key"), pane(1_700_000_000_000, b"")),
             ("real-composite", composite.clone(), [composite.as_slice(), b"d"].concat()),
         ] {
-            let bytes = [&[u8::try_from(left.len()).unwrap()], left.as_slice(), &right].concat();
+            let bytes = [&[u8::try_from(left.len()).unwrap()][..], &left, &right].concat();
             keys(&bytes);
             seed("keys", name, &bytes);
         }

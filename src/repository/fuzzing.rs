@@ -68,7 +68,7 @@ mod tests {
         };
         let bytes = owned.encode().unwrap();
         owner(body(&bytes));
-        seed("repository", "real-owner", &[&[0], body(&bytes)].concat());
+        seed("repository", "real-owner", &[&[0][..], body(&bytes)].concat());
         let manifest = Manifest {
             pipeline: pipeline.clone(),
             lineage,
@@ -108,8 +108,8 @@ mod tests {
         };
         let bytes = stored.encode().unwrap();
         assert!(StoredCheckpoint::decode(stored.key(), &bytes).is_ok());
-        let keyed = [&12_u64.to_le_bytes(), &3_u64.to_le_bytes(), body(&bytes)].concat();
+        let keyed = [&12_u64.to_le_bytes()[..], &3_u64.to_le_bytes(), body(&bytes)].concat();
         record(&keyed);
-        seed("repository", "real-checkpoint", &[&[1], keyed.as_slice()].concat());
+        seed("repository", "real-checkpoint", &[&[1][..], &keyed].concat());
     }
 }

@@ -108,7 +108,7 @@ impl Owner {
     pub(super) fn sample(sink: &str, abandoned: Vec<(u64, u64)>) -> Vec<u8> {
         let (sink, look) = (sink.to_owned(), "jsonl key,window_start,window_end".to_owned());
         let owner = Self { sink, lineage: [7; 16], generation: 3, published_epoch: 12, look, abandoned };
-        codec::encode(OWNER_MAGIC, OWNER_VERSION, &owner).unwrap()
+        codec::encode(OWNER_MAGIC, OWNER_VERSION, &owner).unwrap_or_default()
     }
 
     fn load(place: &Place) -> Result<Option<Self>, SinkError> {

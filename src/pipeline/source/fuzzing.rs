@@ -165,7 +165,7 @@ pub(crate) fn times(bytes: &[u8]) {
 fn time_of(format: TimeFormat, text: &[u8]) {
     let config = TimeConfig { field: "ts".to_owned(), format, bounds: Default::default() };
     let reader = TimeReader::new(config);
-    for kind in [Kind::Number, Kind::Text, Kind::Cell, Kind::QuotedCell, Kind::Null] {
+    for kind in [Kind::Number, Kind::Text, Kind::Cell, Kind::Null] {
         let token = Token::new(kind, 0, text.len());
         let read = reader.read(text, token, &mut Vec::new());
         if let Err(refusal) = read {
