@@ -55,6 +55,7 @@ impl Publish for Publisher {
     fn publish(&mut self, staged: &StagedOutput, permit: &dyn PublishPermit) -> Result<Delivery> {
         let staged = StagedFile::of(staged, &self.place.sink)?;
         staged.check_permit(permit)?;
+        self.check_owner()?;
         durable::fault("sink.publish.before", &self.place.directory)?;
         self.settle(&staged)?;
         durable::fault("sink.publish.after", &self.place.directory)?;
@@ -63,6 +64,18 @@ impl Publish for Publisher {
 }
 
 impl Publisher {
+    /// Refuses once another run has taken the directory over. While the lock holds there is none; a lock file that was
+    /// deleted holds nobody back.
+    fn check_owner(&self) -> Result<(), SinkError> {
+        let (ours, path) = (self.owner.generation, self.place.directory.clone());
+        match Owner::load(&self.place)? {
+            Some(now) if now.lineage != self.owner.lineage || now.generation > ours => {
+                Err(SinkError::Fenced { path, ours, newer: now.generation })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Cut before the rename: the staged file is whole. Cut after it: the part is whole, and the owner file one epoch
     /// behind, which the next `settle` of the same handle mends. Returns whether the part is new.
     fn settle(&mut self, staged: &StagedFile) -> Result<bool, SinkError> {

@@ -28,6 +28,8 @@ const SECONDS: u64 = 20;
 const SECONDS_DEEP: u64 = 600;
 /// Histories that are run to make a failing one smaller.
 const SHRINKS_MAX: usize = 80;
+/// And how long that may take.
+const SHRINK_SECONDS_MAX: u64 = 30;
 /// Histories in which nothing could be restored, of a hundred; more of them would mean that less is tried than it seems.
 const ANEW_PERCENT_MAX: usize = 25;
 
@@ -115,7 +117,12 @@ fn one_worker() {
 fn smaller(seed: u64, whole: &Outcome) -> (Outcome, Vec<u64>) {
     let mut quiet = Vec::new();
     let mut small = run(seed, &quiet);
+    let clock = SystemClock::shared();
+    let started = clock.monotonic();
     for &step in whole.eventful.iter().rev().take(SHRINKS_MAX) {
+        if (clock.monotonic() - started).as_secs() >= SHRINK_SECONDS_MAX {
+            break;
+        }
         quiet.push(step);
         let outcome = run(seed, &quiet);
         if outcome.failure.is_some() {

@@ -229,10 +229,11 @@ impl Task {
         })
     }
 
-    /// Publishes what was withheld.
-    pub(super) fn publish_withheld(&self) -> Result<(), Error> {
+    /// Publishes what was withheld, and says how many handles that were.
+    pub(super) fn publish_withheld(&self) -> Result<usize, Error> {
         let withheld = std::mem::take(&mut *self.withheld.lock().unwrap());
-        withheld.iter().try_for_each(|(staged, permit)| publish(&self.publishers, staged, permit))
+        withheld.iter().try_for_each(|(staged, permit)| publish(&self.publishers, staged, permit))?;
+        Ok(withheld.iter().map(|(staged, _)| staged.len()).sum())
     }
 
     pub(super) fn report(&mut self) -> Result<Option<CheckpointReport>, Error> {

@@ -191,9 +191,17 @@ impl World {
     /// When nothing can be restored any more: new state, new repository, and output set aside.
     fn begin_anew(&mut self) {
         note!(self, "  nothing can be restored: begins anew");
-        let _ = fs::remove_dir_all(&self.state);
+        self.new_state();
         self.new_repository();
         self.anew += 1;
+    }
+
+    /// State is gone. Another directory takes its place: zombies of this process may still have a database open there.
+    pub(super) fn new_state(&mut self) {
+        let _ = fs::remove_dir_all(&self.state);
+        self.state = self.root.path().join(format!("state-{}", self.states));
+        self.states += 1;
+        self.savepoints.retain(|savepoint| savepoint.path.exists());
     }
 
     fn started(&mut self, task: Task, at: Option<u64>) -> Result<(), String> {
