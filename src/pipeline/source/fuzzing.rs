@@ -58,7 +58,7 @@ aggregates = [
   {{ name = "v", function = "sum", field = "v", type = "int" }},
   {{ name = "f", function = "avg", field = "f", type = "float" }},
   {{ name = "d", function = "sum", field = "d", type = "decimal(2)" }},
-  {{ name = "s", function = "min", field = "s", type = "string" }},
+  {{ name = "s", function = "first", field = "s", type = "string" }},
   {{ name = "p", function = "count", field = "p" }},
 ]
 output = {{ path = "out" }}
