@@ -55,7 +55,7 @@ type = "tumbling"
 size = "1s"
 mode = "append"
 aggregates = [
-  {{ name = "v", function = "sum", field = "v", type = "int" }},
+  {{ name = "total", function = "sum", field = "v", type = "int" }},
   {{ name = "f", function = "avg", field = "f", type = "float" }},
   {{ name = "d", function = "sum", field = "d", type = "decimal(2)" }},
   {{ name = "s", function = "first", field = "s", type = "string" }},

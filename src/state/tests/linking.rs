@@ -240,26 +240,3 @@ fn another_file_system_is_noticed_because_files_are_copied() {
     let linked = bench.db.link_checkpoint(&target.path().join("copy"), 42).unwrap();
     assert!(!linked.hard_linked);
 }
-
-#[test]
-#[expect(clippy::disallowed_methods, reason = "damages files on purpose")]
-fn tables_that_rot_under_the_database_fail_their_compaction_and_every_checkpoint_after_it() {
-    let bench = Bench::new();
-    bench.put(WritePath::Batch, FIRST, &[(10, b"a", 1), (20, b"b", 2)]);
-    bench.db.flush(&mut bench.db.writer().unwrap()).unwrap();
-    let files = std::fs::read_dir(bench.db.dir()).unwrap().map(|entry| entry.unwrap().path());
-    let tables: Vec<_> = files.filter(|path| path.extension().is_some_and(|ext| ext == "sst")).collect();
-    assert!(!tables.is_empty());
-    for table in tables {
-        // The first bytes of a table are its first data block; it stays the same file.
-        let mut content = std::fs::read(&table).unwrap();
-        content[..8].iter_mut().for_each(|byte| *byte ^= 0x10);
-        std::fs::write(&table, content).unwrap();
-    }
-    // RocksDB itself calls this compaction a success.
-    assert!(bench.db.compact().is_err());
-    let evicted = bench.db.evict();
-    assert!(matches!(evicted, Err(StateError::Background { .. })), "{evicted:?}");
-    let linked = bench.db.link_checkpoint(&bench.path("after"), 1);
-    assert!(matches!(linked, Err(StateError::Background { .. })), "{linked:?}");
-}
