@@ -1,6 +1,6 @@
 //! The corpus of every fuzz target, once through: what a fuzzer once found stays found.
 //!
-//! `cargo xtask fuzz` looks for more. The corpus is refreshed by `make_the_seeds`; see `tests/data/fuzz/SOURCE.md`.
+//! `cargo xtask fuzz` looks for more. How the corpus is made: `tests/data/fuzz/SOURCE.md`.
 
 use std::collections::BTreeSet;
 use std::fs;

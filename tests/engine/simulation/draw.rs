@@ -70,7 +70,8 @@ fn pipeline(dice: &mut Dice) -> Pipeline {
     let windows = (0..=usize::from(dice.one_in(2)))
         .map(|_| {
             let settings = window(dice);
-            Settings { delay_ms: delay, partitions, dedupe, ..settings }
+            // Deduplication remembers for as long as the delay.
+            Settings { delay_ms: delay, partitions, dedupe: dedupe && delay > 0, ..settings }
         })
         .collect();
     Pipeline {

@@ -356,7 +356,8 @@ impl World {
                 self.savepoints.push(Savepoint { path: made.path, home: self.state.clone(), at, firing });
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            // A checkpoint in which a bit flipped is refused here as well.
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Damaged) => Ok(()),
             Err(error) => Err(format!("a savepoint fails: {error:?}")),
         }
     }
