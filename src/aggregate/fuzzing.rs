@@ -23,7 +23,7 @@ fn layout(choice: u8) -> Layout {
         Function::Last,
     ];
     let quantile = Function::Quantile { q: Fraction::HALF };
-    let extra: &[u64] = if choice % 2 == 0 { &[] } else { &[7, 0] };
+    let extra: &[u64] = if choice.is_multiple_of(2) { &[] } else { &[7, 0] };
     let kinds = [InputType::Int, InputType::Float, InputType::Decimal(2), InputType::Text];
     let kind = kinds[usize::from(choice / 2) % 4];
     let aggregates: Vec<AggregateSpec> = match choice / 8 % 4 {

@@ -18,6 +18,10 @@ use crate::checkpoint::StagedOutput;
 use crate::codec;
 use crate::error::Result;
 
+/// How often the lock of a directory is tried, and how long is waited in between.
+const LOCK_ATTEMPTS: u32 = 10;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
 pub(super) const OWNER_MAGIC: [u8; 8] = *b"FLOODOWN";
 pub(super) const OWNER_VERSION: u32 = 1;
 
@@ -234,12 +238,20 @@ pub(super) fn lock(staging: &Path) -> Result<File, SinkError> {
     let path = staging.join(names::LOCK);
     let options = fs::OpenOptions::new().write(true).create(true).truncate(false).to_owned();
     let file = options.open(&path).map_err(SinkError::io("open lock file", &path))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(SinkError::Locked { path: staging.parent().unwrap_or(staging).to_owned() })
+    let mut attempts = 0;
+    loop {
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            // A process that is just ending, or a child between its fork and its exec, lets go in a moment.
+            Err(rustix::io::Errno::WOULDBLOCK) if attempts < LOCK_ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(SinkError::Locked { path: staging.parent().unwrap_or(staging).to_owned() });
+            }
+            Err(errno) => return Err(SinkError::io("lock output directory", path)(errno.into())),
         }
-        Err(errno) => Err(SinkError::io("lock output directory", path)(errno.into())),
     }
 }
 

@@ -57,7 +57,9 @@ impl Fate {
             93 => Self::Move,
             94 => Self::Fork,
             95..98 => Self::Older,
-            _ => Self::Damage,
+            // Rare: where the newest checkpoint is the only one, nothing is left to go on from.
+            _ if dice.one_in(6) => Self::Damage,
+            _ => Self::Crash,
         }
     }
 }
@@ -395,7 +397,7 @@ impl World {
         fault::disarm();
         if let Err(error) = moved {
             note!(self, "  the move fails: {error:?}");
-            if error.kind() != ErrorKind::Unavailable {
+            if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Damaged) {
                 return Err(format!("a move fails: {error:?}"));
             }
             if !request.to.exists() {

@@ -190,8 +190,7 @@ fn a_fork_yields_what_the_original_yields_from_the_savepoint_on_and_never_writes
     let epoch = done["epoch"].as_u64().unwrap();
     assert!(done["rows_left_to_original"].as_u64().unwrap() > 0 && done["staged_rows"] == 0, "{done}");
     site.write("beside.toml", pipeline("what-if", SAMPLE, "fork", OFTEN, "out"));
-    floodmark(&site, &["run", "beside.toml"])
-        .assert_refused(6, &["holds the parts of another state", "out/"]);
+    floodmark(&site, &["run", "beside.toml"]).assert_refused(6, &["belongs to another state", "out/"]);
     site.write("misnamed.toml", pipeline("flights", SAMPLE, "fork", OFTEN, "out-fork"));
     floodmark(&site, &["run", "misnamed.toml"]).assert_refused(6, &["belongs to another pipeline"]);
     // Other checkpoints, so other parts.
