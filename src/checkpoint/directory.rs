@@ -369,7 +369,15 @@ fn sweep(fs: &dyn DurableFs, layout: &Layout) -> Result<(), CheckpointError> {
     let in_checkpoints = left_over.into_iter().map(|name| checkpoints.join(name));
     let in_work = names(&work)?.map(|name| work.join(name));
     for path in in_checkpoints.chain(in_work) {
-        remove_any(fs, &path).map_err(CheckpointError::io("sweep a left-over", &path))?;
+        match remove_any(fs, &path) {
+            // Whoever left it may be tidying up at this moment: a process that lost the directory and ends.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let left = std::fs::symlink_metadata(&path).is_ok();
+                if left { remove_any(fs, &path) } else { Ok(()) }
+            }
+            other => other,
+        }
+        .map_err(CheckpointError::io("sweep a left-over", &path))?;
         tracing::info!(path = %path.display(), "swept a left-over");
     }
     savepoint::sweep(fs, layout)

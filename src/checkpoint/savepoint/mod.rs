@@ -257,8 +257,19 @@ pub fn peek(from: &Path, at: Option<u64>) -> Result<Manifest, CheckpointError> {
     with_checkpoint(from, at, |_, manifest| Ok(manifest.clone()))
 }
 
+/// A directory is not listed in one moment: while a checkpoint takes the place of the only other one, both can be missed.
+fn list_again_if_empty(from: &Path) -> Result<Vec<CheckpointSummary>, CheckpointError> {
+    for _ in 1..CHOICES_MAX {
+        let summaries = listing::list(from)?;
+        if !summaries.is_empty() {
+            return Ok(summaries);
+        }
+    }
+    listing::list(from)
+}
+
 fn choose(from: &Path, at: Option<u64>) -> Result<CheckpointSummary, CheckpointError> {
-    let mut summaries = listing::list(from)?;
+    let mut summaries = list_again_if_empty(from)?;
     let Some(epoch) = at else {
         return summaries.pop().ok_or_else(|| CheckpointError::Refused {
             what: "there is no checkpoint yet".to_owned(),
