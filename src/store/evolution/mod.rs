@@ -1,7 +1,7 @@
 //! State evolution: whether stored state fits a definition that has changed since, what changes, and how it is taken
 //! over.
 //!
-//! Pure where it decides: [`plan`] goes from a manifest and a definition to a [`Plan`], whose report says the verdict
+//! Pure where it decides: `plan` goes from a manifest and a definition to a `Plan`, whose report says the verdict
 //! on each operator. `window`, `aggregates` and `events` hold the rules, `text` the words, `apply` carries a plan out on a
 //! fresh working database. The rules are written down in `docs/EVOLUTION.md`.
 

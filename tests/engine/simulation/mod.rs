@@ -42,6 +42,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[ignore = "it stops at questions that are open, docs/HACKING.md says which; `cargo xtask simulate` runs it"]
 fn histories_of_crashes_faults_and_restores_show_what_the_model_shows() {
     let workers = std::thread::available_parallelism().map_or(2, |threads| threads.get().min(4)) as u64;
     let workers = if number("SEED").is_some() { 1 } else { workers };
