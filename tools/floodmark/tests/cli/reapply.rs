@@ -130,7 +130,8 @@ fn late_lines_by_batches_are_applied_to_their_own_window_only() {
 #[test]
 fn a_late_part_is_never_applied_twice_and_new_ones_are() {
     let site = quakes(&pipeline("1h", "type = \"tumbling\"\nsize = \"1d\""));
-    site.complete(&["--quiet"]);
+    // Without haste, so that checkpoints are taken, and with them parts made, on a busy machine too.
+    site.complete(&["--quiet", "--rate", "5000"]);
     let mut parts: Vec<_> = fs::read_dir(site.path("out/late"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
