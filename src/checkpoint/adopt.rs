@@ -45,6 +45,23 @@ pub fn look(path: &Path) -> Result<Option<LocalState>, CheckpointError> {
     }))
 }
 
+/// As [`look`], and refuses what [`StateDirectory::open`](super::StateDirectory::open) refuses of a directory as a whole,
+/// before it takes the lock. Changes nothing.
+///
+/// # Errors
+/// As [`look`]; [`CheckpointError::Foreign`], [`CheckpointError::LineageLost`], [`CheckpointError::OtherPipeline`].
+pub fn preflight(path: &Path, pipeline: &str) -> Result<Option<LocalState>, CheckpointError> {
+    refuse_foreign(&Layout { root: path.to_owned() })?;
+    match look(path)? {
+        Some(local) if local.pipeline != pipeline => Err(CheckpointError::OtherPipeline {
+            path: path.to_owned(),
+            found: local.pipeline,
+            asked: pipeline.to_owned(),
+        }),
+        local => Ok(local),
+    }
+}
+
 fn epochs(layout: &Layout) -> Result<BTreeSet<u64>, CheckpointError> {
     match complete_epochs(&layout.checkpoints()) {
         Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

@@ -249,6 +249,7 @@ pub(super) fn refuse_foreign(layout: &Layout) -> Result<(), CheckpointError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(CheckpointError::io("list the state directory", root))?,
     };
+    let mut used_work = false;
     for entry in entries {
         let (name, kind) = entry.map_err(CheckpointError::io("list the state directory", root))?;
         // What a creation that was cut may have left; `lost+found` is the filesystem's own.
@@ -264,11 +265,12 @@ pub(super) fn refuse_foreign(layout: &Layout) -> Result<(), CheckpointError> {
             return Err(CheckpointError::LineageLost { path: layout.lineage() });
         }
         // A `work` of our own is empty before the first lineage; anybody else's would be swept.
-        if name == "work" && names(&layout.work())?.next().is_some() {
-            return Err(CheckpointError::Foreign { path: root.clone(), entry: name });
-        }
+        used_work |= name == "work" && names(&layout.work())?.next().is_some();
     }
-    Ok(())
+    match used_work {
+        true => Err(CheckpointError::Foreign { path: root.clone(), entry: "work".to_owned() }),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn take_lock(layout: &Layout, clock: &dyn Clock) -> Result<DirectoryLock, CheckpointError> {

@@ -243,8 +243,8 @@ impl CheckpointError {
             Self::Foreign { .. } => "choose an empty or a new directory for the state".to_owned(),
             Self::Newer { .. } => "open it with that version or a later one".to_owned(),
             Self::LineageDamaged { .. } | Self::LineageLost { .. } => {
-                "put the file LINEAGE back from a copy of \
-                the state directory; without one, start a new state directory and replay the input"
+                "put the file LINEAGE back from a copy of the state directory; without one, move the directory aside and \
+                 take its newest checkpoint up with `floodmark restore PIPELINE --from ASIDE/checkpoints/chk-N --move`"
                     .to_owned()
             }
             Self::Damaged { lasting: false, .. } => {

@@ -31,7 +31,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adoption, LocalState, look};
+pub use adopt::{Adoption, LocalState, look, preflight};
 pub use directory::{Environment, StateDirectory};
 pub use durable::{Copied, DiskFs, DurableFs, create_dir_durably, publish_file, remove_tree};
 pub use error::CheckpointError;

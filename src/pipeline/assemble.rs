@@ -16,6 +16,7 @@ use crate::aggregate::{AVG_DIGITS, AggregateSpec, Input, InputType};
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
 use crate::operator::{DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec};
+use crate::repository::Settings;
 use crate::store::{WindowStore, WindowStoreBuilder};
 
 /// The operators of a pipeline, and what each source has to parse for them.
@@ -93,6 +94,13 @@ pub(super) fn joins(config: &PipelineConfig) -> Vec<JoinSpec> {
         kind: join.kind,
     };
     config.joins.iter().zip(&columns).map(join).collect()
+}
+
+/// The repository of checkpoints that the pipeline file names.
+pub(super) fn repository(config: &PipelineConfig) -> Result<Option<Settings>> {
+    let Some(repository) = &config.checkpoint.repository else { return Ok(None) };
+    let opened = repository.location.open()?;
+    Ok(Some(Settings::new(opened).required(repository.required)))
 }
 
 /// A span as a length of processing time.

@@ -11,6 +11,7 @@ pub(crate) mod fuzzing;
 pub mod generate;
 mod outputs;
 mod partitions;
+mod places;
 mod reader;
 mod report;
 mod signals;

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::assemble;
-use super::config::{Format, PipelineConfig};
+use super::config::PipelineConfig;
+use super::places::{self, places, record_text, refuse_misfits};
 use super::sink::{
     AheadPolicy, DeadLetter, DeadLetterSink, Deliveries, LateSink, Opened, Publish, PublishPermit,
-    RecordSpec, RecordText, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput,
-    WriteJoined, WriteResults, newest_published_in, renamed_staged,
+    RecordSpec, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput, WriteJoined,
+    WriteResults, newest_published_in, renamed_staged,
 };
 use super::source::{Position, Rejected};
 use super::task::RunOptions;
@@ -157,16 +158,19 @@ impl Outputs {
         options: RunOptions,
     ) -> Result<(Self, Vec<RecoverReport>)> {
         let restored = store.restored();
-        let staged = match restored {
+        let mut staged = match restored {
             Some(restored) => staged_outputs(config, restored.manifest())?,
             None => Vec::new(),
         };
+        let rows_given_up = if options.accept_lost_output { give_up(config, &mut staged)? } else { 0 };
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
         let newest_epoch = store.next_epoch().saturating_sub(1);
         let from = RestoredOutput { staged: &staged, last_epoch, newest_epoch, ahead };
         let directory = store.directory();
         let context = SinkContext { lineage: directory.lineage().0, generation: directory.generation() };
+        refuse_misfits(config, context, from)?;
         let mut opening = Opening::default();
+        opening.reports.push(RecoverReport { rows_given_up, ..RecoverReport::default() });
         let mut results = Vec::new();
         for window in &config.windows {
             results.push(opening.take(assemble::open_results(window, context, from)?));
@@ -175,11 +179,7 @@ impl Outputs {
         for join in &config.joins {
             joined.push(opening.take(assemble::open_joined(join, context, from)?));
         }
-        // Text that is no JSON goes out as a string either way.
-        let text = match config.sources.iter().any(|source| source.format == Format::JsonLines) {
-            true => RecordText::Json,
-            false => RecordText::Plain,
-        };
+        let text = record_text(config);
         let spec = |name: &str, directory: &std::path::Path| RecordSpec {
             name: name.to_owned(),
             directory: directory.to_owned(),
@@ -353,6 +353,19 @@ pub(super) fn newest_published(config: &PipelineConfig) -> u64 {
     let outputs = outputs.chain(config.joins.iter().map(|join| &join.output.path));
     let directories = outputs.chain(&config.late).chain(&config.dead_letter);
     directories.map(|directory| newest_published_in(directory)).max().unwrap_or(0)
+}
+
+/// Goes on without rows that are nowhere any more, and returns how many.
+fn give_up(config: &PipelineConfig, staged: &mut Vec<StagedOutput>) -> Result<u64> {
+    let lost = places::give_up(&places(config), staged)?;
+    for (output, rows) in &lost {
+        tracing::warn!(
+            %output, rows,
+            "rows that the checkpoint had staged are not where they waited: the run goes on without them (a table may have \
+             them)"
+        );
+    }
+    Ok(lost.iter().map(|(_, rows)| rows).sum())
 }
 
 /// Collects the publishing halves while outputs are opened.

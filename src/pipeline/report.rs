@@ -48,6 +48,8 @@ pub struct Restart {
     pub parts_published: u64,
     /// Parts of output that were moved aside.
     pub parts_set_aside: u64,
+    /// Rows that the checkpoint had staged and that are gone, where the run was told to go on without them.
+    pub rows_given_up: u64,
     /// Time from the start to the first read.
     pub took_ms: f64,
 }
@@ -65,6 +67,7 @@ impl Restart {
             passed_over: restored.map(|restored| restored.newer.clone()).unwrap_or_default(),
             parts_published: sum(|report| report.published.len()),
             parts_set_aside: sum(|report| report.set_aside.len()),
+            rows_given_up: recovered.iter().map(|report| report.rows_given_up).sum(),
             took_ms: millis(took),
         }
     }

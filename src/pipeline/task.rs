@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::operator::{Advance, Mode, PartitionId, SourceId};
-use crate::repository::{Location, Settings};
+use crate::repository::Location;
 use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore};
 
 /// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
@@ -41,6 +41,8 @@ pub struct RunOptions {
     pub set_aside_output: bool,
     /// Drop the state of windows, joins and aggregates that the pipeline file no longer has, instead of refusing it.
     pub allow_dropped: bool,
+    /// Go on without rows that the restored checkpoint had staged and that are nowhere any more, instead of refusing.
+    pub accept_lost_output: bool,
     /// No more events per second than this: to watch a run, or to spare what it shares the machine with.
     pub rate: Option<NonZeroU32>,
 }
@@ -542,17 +544,10 @@ pub(super) fn open_store(
         .restore_at(options.restore_at)
         .firing_step_rows(STEP_ROWS)
         .allow_dropped(options.allow_dropped)
-        .repository(repository(config)?)
+        .repository(assemble::repository(config)?)
         .epochs_above(if options.set_aside_output { outputs::newest_published(config) } else { 0 })
         .clock(Arc::clone(clock))
         .open(&config.state.directory)
-}
-
-/// The repository of checkpoints that the pipeline file names.
-fn repository(config: &PipelineConfig) -> Result<Option<Settings>> {
-    let Some(repository) = &config.checkpoint.repository else { return Ok(None) };
-    let opened = repository.location.open()?;
-    Ok(Some(Settings::new(opened).required(repository.required)))
 }
 
 /// Windows by the wall clock say something of a live stream only: the events of a file all arrive in one moment.

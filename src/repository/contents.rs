@@ -1,4 +1,4 @@
-//! What a repository holds, as plain data for people and tools. Reads records only.
+//! What a repository holds, as plain data for people and tools. Reads records, and lists objects.
 
 use serde::Serialize;
 
@@ -7,6 +7,7 @@ use super::error::RepositoryError;
 use super::format::StoredCheckpoint;
 use super::mirror::load_records;
 use super::retry::Retry;
+use super::stock;
 use crate::checkpoint::Manifest;
 use crate::event_time::EventTime;
 
@@ -29,7 +30,7 @@ pub struct RepositoryEntry {
     pub bytes: Option<u64>,
     /// Bytes that came with its own upload; the others it shares with earlier ones.
     pub new_bytes: Option<u64>,
-    /// Why its record cannot be read.
+    /// Why its record cannot be read, or what it names and is not there.
     pub problem: Option<String>,
 }
 
@@ -39,6 +40,7 @@ pub struct RepositoryEntry {
 /// Errors of the store. A record that cannot be read is a line of the list and no error.
 pub fn list(repository: &dyn Repository, retry: &Retry) -> Result<Vec<RepositoryEntry>, RepositoryError> {
     let records = load_records(repository, retry)?;
+    let missing = stock::missing(repository, retry, &records)?;
     let entry = |(key, record): (&super::ManifestKey, _)| {
         let record: &Result<std::sync::Arc<StoredCheckpoint>, std::sync::Arc<RepositoryError>> = record;
         let stored = record.as_ref().ok();
@@ -53,7 +55,10 @@ pub fn list(repository: &dyn Repository, retry: &Retry) -> Result<Vec<Repository
             files: stored.map(|stored| stored.files.len() as u64),
             bytes: stored.map(|stored| stored.bytes()),
             new_bytes: stored.map(|stored| stored.new_bytes()),
-            problem: record.as_ref().err().map(|error| error.to_string()),
+            problem: match record {
+                Ok(_) => missing.get(key).map(ToString::to_string),
+                Err(error) => Some(error.to_string()),
+            },
         }
     };
     Ok(records.iter().map(entry).collect())

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::format::OWNER;
 use crate::checkpoint::{CheckpointError, LineageId};
 use crate::error::{Error, ErrorKind};
 
@@ -235,6 +236,10 @@ impl RepositoryError {
                  prefix in `checkpoint.repository`"
             }
             Self::Newer { .. } => "use that version or a later one",
+            Self::Damaged { name, .. } if name == OWNER => {
+                "make sure that no other process runs this pipeline, delete that object, and start again: the start \
+                 writes it anew"
+            }
             Self::Damaged { .. } | Self::TooLarge { .. } | Self::NotFound { .. } => {
                 "restore an older checkpoint explicitly with --at, or put the object back; `floodmark repository list` \
                  shows what is there"

@@ -80,8 +80,10 @@ pub enum WhyRetained {
     NewerOwner,
     /// Fewer recent ones exist than are to be kept.
     TooFew,
-    /// A record cannot be read, so that nothing is known to be unused.
+    /// Its record cannot be read.
     Unreadable,
+    /// Another record cannot be read, so that nothing is known to be unused.
+    Unknown,
 }
 
 /// Why an object goes.
@@ -122,7 +124,8 @@ impl fmt::Display for GcPlan {
                 WhyRetained::NotOlder => "newer than the oldest recent one",
                 WhyRetained::NewerOwner => "of a newer owner",
                 WhyRetained::TooFew => "fewer checkpoints than are to be kept",
-                WhyRetained::Unreadable => "a record cannot be read",
+                WhyRetained::Unreadable => "its record cannot be read",
+                WhyRetained::Unknown => "another record cannot be read",
             };
             writeln!(f, "keep   {epoch:>10}  generation {generation}  {why}")?;
         }
@@ -135,6 +138,14 @@ impl fmt::Display for GcPlan {
                 GcReason::Orphan => "left by a cut upload",
             };
             writeln!(f, "delete {bytes:>10}  {name}  {reason}")?;
+        }
+        for (key, _) in self.keep.iter().filter(|(_, why)| *why == WhyRetained::Unreadable) {
+            writeln!(
+                f,
+                "nothing is deleted while {} cannot be read: put it back from a copy, or delete that object if its \
+                 checkpoint is not needed",
+                key.object_name()
+            )?;
         }
         writeln!(f, "frees {} bytes in {} objects", self.freed_bytes(), self.delete.len())
     }
@@ -150,7 +161,8 @@ pub fn plan_gc(facts: &GcFacts, keep: NonZeroU32) -> GcPlan {
     let readable = facts.manifests.values().all(|manifest| manifest.readable);
     let oldest_recent = recent.first().copied();
     let why = |key: ManifestKey| match key {
-        _ if !readable => Some(WhyRetained::Unreadable),
+        key if facts.manifests.get(&key).is_some_and(|it| !it.readable) => Some(WhyRetained::Unreadable),
+        _ if !readable => Some(WhyRetained::Unknown),
         key if recent.contains(&key) => Some(WhyRetained::Recent),
         key if facts.owner.is_none_or(|owner| key.generation > owner.generation) => {
             Some(WhyRetained::NewerOwner)

@@ -3,7 +3,7 @@
 //! Files first, each under a name that no other attempt uses; the record last, created only where none is. It does not
 //! know when uploads happen (`uploader`) nor what is deleted (`gc`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::format::{
 use super::gc::{collect_after_upload, plan_and_collect};
 use super::parallel;
 use super::retry::Retry;
-use super::{Repository, Tag};
+use super::{Repository, Tag, stock};
 use crate::checkpoint::{LineageId, Manifest};
 use crate::clock::Clock;
 use crate::fault;
@@ -67,6 +67,8 @@ pub struct Mirror {
     clock: Arc<dyn Clock>,
     owner: Owner,
     records: Mutex<Records>,
+    /// Those that cannot be fetched any more; nothing is shared with them.
+    broken: BTreeSet<ManifestKey>,
     attempts: AtomicU64,
     keep: NonZeroU32,
     swept: AtomicBool,
@@ -90,12 +92,24 @@ impl Mirror {
     ) -> Result<Self, RepositoryError> {
         let owner = owner_of(claim, clock.as_ref())?;
         take_over(repository.as_ref(), &retry, &owner, records.is_empty())?;
+        let place = repository.place();
+        for (key, record) in &records {
+            warn_if_unreadable(&place, *key, record);
+        }
+        let missing = stock::missing(repository.as_ref(), &retry, &records)?;
+        for (key, missing) in &missing {
+            tracing::warn!(
+                %place, epoch = key.epoch, %missing,
+                "a checkpoint in the repository cannot be restored any more; its files are uploaded again with the next one"
+            );
+        }
         Ok(Self {
             repository,
             retry,
             clock,
             owner,
             records: Mutex::new(records),
+            broken: missing.into_keys().collect(),
             attempts: AtomicU64::new(0),
             keep,
             swept: AtomicBool::new(false),
@@ -124,7 +138,7 @@ impl Mirror {
         }
     }
 
-    /// True when the repository has this very checkpoint.
+    /// True when the repository has this very checkpoint, whole.
     #[must_use]
     pub fn holds(&self, manifest: &Manifest) -> bool {
         let Ok(bytes) = manifest.encode() else { return false };
@@ -132,7 +146,9 @@ impl Mirror {
             epoch: manifest.epoch,
             generation: u64::MAX,
         };
-        self.records().range(of_epoch).any(|(_, stored)| stored.as_ref().is_ok_and(|it| it.manifest == bytes))
+        let records = self.records();
+        let mut whole = records.range(of_epoch).filter(|(key, _)| !self.broken.contains(key));
+        whole.any(|(_, stored)| stored.as_ref().is_ok_and(|it| it.manifest == bytes))
     }
 
     /// Uploads the checkpoint in the directory `checkpoint`, and returns once the repository has it. `parents` are its
@@ -195,7 +211,7 @@ impl Mirror {
                 generation: self.owner.generation,
             };
             let mut newest_first = records.range(of_epoch).rev();
-            let (_, stored) = newest_first.next()?;
+            let (_, stored) = newest_first.next().filter(|(key, _)| !self.broken.contains(key))?;
             stored.as_ref().ok().filter(|stored| stored.lineage == manifest.lineage).map(Arc::clone)
         })
     }
@@ -319,7 +335,9 @@ impl Mirror {
                 Ok(stored) => self.records().insert(key, Ok(Arc::new(stored))),
                 Err(RepositoryError::NotFound { .. }) => None,
                 Err(error @ (RepositoryError::Damaged { .. } | RepositoryError::Newer { .. })) => {
-                    self.records().insert(key, Err(Arc::new(error)))
+                    let record = Err(Arc::new(error));
+                    warn_if_unreadable(&self.place(), key, &record);
+                    self.records().insert(key, record)
                 }
                 Err(error) => return Err(error),
             };
@@ -340,6 +358,19 @@ impl Mirror {
     fn records(&self) -> MutexGuard<'_, Records> {
         // Every change under this lock is a single insertion or removal.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn warn_if_unreadable(
+    place: &str,
+    key: ManifestKey,
+    record: &Result<Arc<StoredCheckpoint>, Arc<RepositoryError>>,
+) {
+    if let Err(error) = record {
+        tracing::warn!(
+            %place, epoch = key.epoch, %error,
+            "a record in the repository cannot be read: nothing is deleted there before it is brought back or taken away"
+        );
     }
 }
 

@@ -26,6 +26,7 @@ mod object;
 mod parallel;
 mod retry;
 mod start;
+mod stock;
 mod uploader;
 
 #[cfg(test)]
@@ -49,7 +50,7 @@ pub use mirror::{Claim, Mirror, Uploaded};
 #[cfg(feature = "object-store")]
 pub use object::ObjectRepository;
 pub use retry::{Pause, Retry, StopSignal};
-pub use start::{LocalFacts, Prepared, Refusal, StartFacts, StartPlan, plan_start, prepare};
+pub use start::{LocalFacts, Prepared, Refusal, StartFacts, StartPlan, plan_start, prepare, preview};
 pub use uploader::{UploadStats, Uploader};
 
 /// What identifies one content of an object, for [`Repository::put_if`].

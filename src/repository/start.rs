@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use super::error::RepositoryError;
 use super::fetch::fetch_key;
-use super::format::{ManifestKey, Owner};
-use super::mirror::{Claim, Mirror, Records, load_owner, load_records, owner_of, take_over};
+use super::format::{ManifestKey, Owner, StoredCheckpoint};
+use super::mirror::{Claim, Mirror, Records, load_owner, load_record, load_records, owner_of, take_over};
 use super::retry::StopSignal;
 use super::uploader::Uploader;
 use super::{Repository, Settings};
-use crate::checkpoint::{Adoption, LineageId, LocalState, StateDirectory, look};
+use crate::checkpoint::{Adoption, LineageId, LocalState, Manifest, StateDirectory, look};
 use crate::clock::Clock;
 
 /// What is known of the local state.
@@ -168,21 +168,11 @@ pub fn prepare(
     at: Option<u64>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Prepared, RepositoryError> {
-    let stop = Arc::new(StopSignal::default());
     let repository = settings.repository.as_ref();
-    let owner = load_owner(repository, &settings.retry)?.map(|(owner, _)| owner);
-    let records = load_records(repository, &settings.retry)?;
-    refuse_other_pipeline(repository, pipeline, owner.as_ref(), &records)?;
-    let local = look(path)?;
-    let facts = StartFacts {
-        local: local.as_ref().map(facts_of),
-        lineage: lineage_of(&records, owner.as_ref()),
-        stored: records.keys().copied().collect(),
-        at,
-    };
+    let Surveyed { owner, records, local, facts } = survey(settings, path, pipeline, at)?;
     let mut prepared = Prepared {
         settings: settings.clone(),
-        stop,
+        stop: Arc::new(StopSignal::default()),
         records,
         owner,
         clock: Arc::clone(clock),
@@ -205,6 +195,57 @@ pub fn prepare(
         StartPlan::Refuse(refusal) => return Err(refused(refusal, &facts, repository, path)),
     }
     Ok(prepared)
+}
+
+/// What both sides were found to be.
+struct Surveyed {
+    owner: Option<Owner>,
+    records: Records,
+    local: Option<LocalState>,
+    facts: StartFacts,
+}
+
+fn survey(
+    settings: &Settings,
+    path: &Path,
+    pipeline: &str,
+    at: Option<u64>,
+) -> Result<Surveyed, RepositoryError> {
+    let repository = settings.repository.as_ref();
+    let owner = load_owner(repository, &settings.retry)?.map(|(owner, _)| owner);
+    let records = load_records(repository, &settings.retry)?;
+    refuse_other_pipeline(repository, pipeline, owner.as_ref(), &records)?;
+    let local = look(path)?;
+    let facts = StartFacts {
+        local: local.as_ref().map(facts_of),
+        lineage: lineage_of(&records, owner.as_ref()),
+        stored: records.keys().copied().collect(),
+        at,
+    };
+    Ok(Surveyed { owner, records, local, facts })
+}
+
+/// What [`prepare`] would bring from the repository into the state directory at `path`: the checkpoint's name there and
+/// its manifest; `None` when it would go on with what is local, or begin anew. Claims and writes nothing.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn preview(
+    settings: &Settings,
+    path: &Path,
+    pipeline: &str,
+    at: Option<u64>,
+) -> Result<Option<(String, Manifest)>, RepositoryError> {
+    let repository = settings.repository.as_ref();
+    let surveyed = survey(settings, path, pipeline, at)?;
+    let key = match plan_start(&surveyed.facts) {
+        StartPlan::Local | StartPlan::Fresh => return Ok(None),
+        StartPlan::Restore(key) => key,
+        StartPlan::Refuse(refusal) => return Err(refused(refusal, &surveyed.facts, repository, path)),
+    };
+    let stored = load_record(repository, &settings.retry, key)?;
+    let (_, manifest) = StoredCheckpoint::decode(key, &stored.encode()?)?;
+    Ok(Some((format!("{}/{}", repository.place(), key.object_name()), manifest)))
 }
 
 impl Prepared {

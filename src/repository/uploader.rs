@@ -293,6 +293,14 @@ fn next(shared: &Shared) -> Option<(Job, Vec<u64>)> {
     }
 }
 
+fn warn_of_failure(mirror: &Mirror, epoch: u64, failed: u64, problem: &str, error: &Error) {
+    tracing::warn!(
+        epoch, place = %mirror.place(), %problem, remedy = error.remedy().unwrap_or_default(), failed,
+        "a checkpoint did not get into the repository: a lost machine would lose what came since the last one that did, \
+         but for output that waits for its upload (`repository_required`); processing goes on, and it is tried again"
+    );
+}
+
 /// Records how an upload ended; true when it is the last one.
 fn note(shared: &Shared, mirror: &Mirror, epoch: u64, outcome: Result<Uploaded, RepositoryError>) -> bool {
     let mut state = shared.state();
@@ -323,14 +331,15 @@ fn note(shared: &Shared, mirror: &Mirror, epoch: u64, outcome: Result<Uploaded, 
         }
         Err(error) => {
             state.stats.failed += 1;
-            state.stats.problem = Some(error.to_string());
-            let remedy = Error::from(error);
-            tracing::warn!(
-                epoch, place = %mirror.place(), error = %remedy, remedy = remedy.remedy().unwrap_or_default(),
-                failed = state.stats.failed,
-                "a checkpoint did not get into the repository: a lost machine would lose what came since the last one \
-                 that did; processing goes on, and the next checkpoint is tried"
-            );
+            let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+            let problem = format!("{error}{cause}");
+            // The same trouble over and over is told when it has doubled.
+            let told =
+                state.stats.problem.as_ref() == Some(&problem) && !state.stats.failed.is_power_of_two();
+            if !told {
+                warn_of_failure(mirror, epoch, state.stats.failed, &problem, &Error::from(error));
+            }
+            state.stats.problem = Some(problem);
             false
         }
     };

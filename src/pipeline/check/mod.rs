@@ -14,12 +14,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::assemble;
-use super::config::PipelineConfig;
+use super::config::{OutputTarget, PipelineConfig};
+use super::sink::Secret;
 use super::source::check_columns;
-use crate::checkpoint::Manifest;
+use crate::checkpoint::{LocalState, Manifest, preflight, verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::inspect;
+use crate::repository::preview;
 use crate::store::evolution::{Evolution, Verdict};
 
 /// What to check against.
@@ -33,6 +35,8 @@ pub struct CheckOptions {
     pub allow_dropped: bool,
     /// As for a run: output that does not fit is moved aside.
     pub set_aside_output: bool,
+    /// As for a run: rows that a checkpoint staged and that are gone are given up.
+    pub accept_lost_output: bool,
 }
 
 /// Whether a run would start, and what it would take over.
@@ -96,7 +100,9 @@ pub struct InputCheck {
 pub struct OutputCheck {
     /// Name of the output.
     pub name: String,
-    /// Its directory.
+    /// Where its rows go: `files`, `stdout`, `postgres`.
+    pub kind: &'static str,
+    /// Its directory; that of rows which wait to be delivered, where they are no files.
     pub path: PathBuf,
     /// Whether a run would write to it.
     pub verdict: Verdict,
@@ -116,13 +122,16 @@ pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Cl
     let (plans, operators) = assemble::operators(config);
     check_columns(&config.sources, &plans)?;
     let store = assemble::store(config, operators).allow_dropped(options.allow_dropped);
-    let found = checkpoint(config, options)?;
+    let mut findings = Vec::new();
+    let local = local(config, options, &mut findings);
+    let found = checkpoint(config, options, &mut findings)?;
+    findings.extend(tables_that_cannot_be_reached(config));
     let mut report = CheckReport {
         pipeline: config.name.clone(),
         verdict: Verdict::Same,
         checkpoint: found.as_ref().map(|(path, _)| path.clone()),
         state: None,
-        findings: Vec::new(),
+        findings,
         inputs: Vec::new(),
         outputs: Vec::new(),
     };
@@ -137,7 +146,7 @@ pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Cl
         None => store.check_only()?,
     }
     inputs::check(config, plans, manifest, clock, &mut report);
-    outputs::check(config, manifest, options.set_aside_output, options.allow_dropped, &mut report);
+    outputs::check(config, manifest, local.as_ref(), options, &mut report);
     let verdicts = report.state.iter().map(|state| state.verdict);
     let verdicts = verdicts.chain(report.findings.iter().map(|finding| finding.verdict));
     let verdicts = verdicts.chain(report.inputs.iter().map(|input| input.verdict));
@@ -146,19 +155,65 @@ pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Cl
     Ok(report)
 }
 
-fn checkpoint(config: &PipelineConfig, options: &CheckOptions) -> Result<Option<(PathBuf, Manifest)>> {
+/// The state directory that a run would open; what is asked for elsewhere says nothing of it.
+fn local(config: &PipelineConfig, options: &CheckOptions, findings: &mut Vec<Finding>) -> Option<LocalState> {
+    if options.state.is_some() {
+        return None;
+    }
+    preflight(&config.state.directory, &config.name).unwrap_or_else(|error| {
+        findings.push(Finding::refused(&error.into()));
+        None
+    })
+}
+
+/// The checkpoint that a run would go on from, with its place: a local one, or one that it would fetch.
+fn checkpoint(
+    config: &PipelineConfig,
+    options: &CheckOptions,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<(PathBuf, Manifest)>> {
     if let Some(path) = &options.state {
         return inspect::manifest_of(path, options.at).map(Some);
     }
     let own = &config.state.directory;
+    if let Some(settings) = assemble::repository(config)? {
+        match preview(&settings, own, &config.name, options.at) {
+            Ok(Some((place, manifest))) => {
+                let message = format!("the state comes from the repository: epoch={}", manifest.epoch);
+                findings.push(Finding { verdict: Verdict::Compatible, message, remedy: None });
+                return Ok(Some((PathBuf::from(place), manifest)));
+            }
+            Ok(None) => {}
+            Err(error) => findings.push(Finding::refused(&error.into())),
+        }
+    }
     if options.at.is_none() && !has_checkpoints(own) {
         return Ok(None);
     }
-    inspect::manifest_of(own, options.at).map(Some)
+    let (path, manifest) = inspect::manifest_of(own, options.at)?;
+    if let Err(report) = verify(&path).into_verified() {
+        findings.push(Finding {
+            verdict: Verdict::Refused,
+            message: format!("the checkpoint is damaged: path={} {}", path.display(), report.problem_line()),
+            remedy: Some("choose an older one with --at; `floodmark inspect verify` says more".to_owned()),
+        });
+    }
+    Ok(Some((path, manifest)))
 }
 
 fn has_checkpoints(directory: &Path) -> bool {
     inspect::list(directory, 0).is_ok_and(|list| !list.is_empty())
+}
+
+/// Tables whose address a run would not find.
+fn tables_that_cannot_be_reached(config: &PipelineConfig) -> impl Iterator<Item = Finding> + '_ {
+    let windows = config.windows.iter().map(|window| &window.output.target);
+    let targets = windows.chain(config.joins.iter().map(|join| &join.output.target));
+    let tables = targets.filter_map(|target| match target {
+        OutputTarget::Postgres(table) => Some(table),
+        OutputTarget::Files | OutputTarget::Console => None,
+    });
+    tables.filter_map(|table| Secret::from_env(&table.url_env).err().map(|error| Finding::refused(&error)))
 }
 
 /// What of the manifest as a whole does not fit.

@@ -1,28 +1,18 @@
-//! The output directories, as a start would judge them. Nothing in them is changed, and nothing is locked.
+//! The outputs, as a start would judge them: by the same rules, of what is there now. Nothing is changed or locked.
 
-use std::path::Path;
-
-use super::{CheckReport, Finding, OutputCheck};
-use crate::checkpoint::Manifest;
-use crate::pipeline::assemble;
-use crate::pipeline::config::{Format, OutputTarget, PipelineConfig};
-use crate::pipeline::outputs::{DEAD_LETTER, LATE, staged_outputs};
-use crate::pipeline::sink::{RecordText, StagedOutput, StagedPlace, peek, place_of, records_look};
+use super::{CheckOptions, CheckReport, Finding, OutputCheck};
+use crate::checkpoint::{LocalState, Manifest};
+use crate::pipeline::config::PipelineConfig;
+use crate::pipeline::outputs::staged_outputs;
+use crate::pipeline::places::{self, Place, places};
+use crate::pipeline::sink::{AheadPolicy, Restored, SinkContext, StagedOutput, peek};
 use crate::store::evolution::Verdict;
-
-/// An output of the pipeline file.
-struct Output<'a> {
-    name: String,
-    path: &'a Path,
-    // `None` where rows go elsewhere, and the directory only holds what was not delivered yet.
-    look: Option<String>,
-}
 
 pub(super) fn check(
     config: &PipelineConfig,
     manifest: Option<&Manifest>,
-    set_aside: bool,
-    allow_dropped: bool,
+    local: Option<&LocalState>,
+    options: &CheckOptions,
     report: &mut CheckReport,
 ) {
     let staged = match manifest.map(|manifest| staged_outputs(config, manifest)).transpose() {
@@ -32,12 +22,47 @@ pub(super) fn check(
             Vec::new()
         }
     };
-    let outputs = outputs(config);
-    for output in &outputs {
-        report.outputs.push(judge(output, manifest, &staged, set_aside));
+    let places = places(config);
+    refuse_orphans(&places, &staged, options, report);
+    let mut due = staged;
+    if options.accept_lost_output {
+        match places::give_up(&places, &mut due) {
+            Ok(lost) => report.findings.extend(lost.into_iter().map(|(output, rows)| Finding {
+                verdict: Verdict::Compatible,
+                message: format!(
+                    "goes on without rows that the checkpoint staged: output={output} rows={rows}"
+                ),
+                remedy: None,
+            })),
+            Err(error) => report.findings.push(Finding::refused(&error)),
+        }
     }
-    for orphan in staged.iter().filter(|file| outputs.iter().all(|output| output.name != file.sink)) {
-        let (verdict, remedy) = match allow_dropped {
+    let last_epoch = manifest.map_or(0, |manifest| manifest.epoch);
+    let newest = local.and_then(|local| local.epochs.last().copied()).unwrap_or(0);
+    let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
+    let restored = Restored { staged: &due, last_epoch, newest_epoch: newest.max(last_epoch), ahead };
+    let context = context(manifest, local);
+    report.outputs.extend(places.iter().map(|place| judge(place, context, restored)));
+}
+
+/// Who the next run would be; a new lineage, where there is no state, is that of no output.
+fn context(manifest: Option<&Manifest>, local: Option<&LocalState>) -> SinkContext {
+    let lineage = manifest.map(|manifest| manifest.lineage).or(local.map(|local| local.lineage));
+    let known = local.map(|local| local.generation).max(manifest.map(|manifest| manifest.generation));
+    SinkContext {
+        lineage: lineage.map_or([0; 16], |id| id.0),
+        generation: known.unwrap_or(0).saturating_add(1),
+    }
+}
+
+fn refuse_orphans(
+    places: &[Place<'_>],
+    staged: &[StagedOutput],
+    options: &CheckOptions,
+    report: &mut CheckReport,
+) {
+    for orphan in staged.iter().filter(|file| places.iter().all(|place| place.name != file.sink)) {
+        let (verdict, remedy) = match options.allow_dropped {
             true => (Verdict::Compatible, None),
             false => (
                 Verdict::Refused,
@@ -52,85 +77,33 @@ pub(super) fn check(
     }
 }
 
-fn outputs(config: &PipelineConfig) -> Vec<Output<'_>> {
-    let windows = config.windows.iter().map(|window| {
-        let spec = assemble::results(window);
-        let look = (window.output.target == OutputTarget::Files).then(|| spec.look());
-        Output { look, name: spec.name, path: &window.output.path }
-    });
-    let joins = config.joins.iter().map(|join| {
-        let spec = assemble::joined(join);
-        let look = (join.output.target == OutputTarget::Files).then(|| spec.look());
-        Output { look, name: spec.name, path: &join.output.path }
-    });
-    let json = config.sources.iter().any(|source| source.format == Format::JsonLines);
-    let text = if json { RecordText::Json } else { RecordText::Plain };
-    let side = [(LATE, &config.late), (DEAD_LETTER, &config.dead_letter)].into_iter();
-    let side = side.filter_map(|(name, path)| {
-        Some(Output { name: name.to_owned(), path: path.as_deref()?, look: Some(records_look(text)) })
-    });
-    windows.chain(joins).chain(side).collect()
-}
-
-fn judge(
-    output: &Output<'_>,
-    manifest: Option<&Manifest>,
-    staged: &[StagedOutput],
-    set_aside: bool,
-) -> OutputCheck {
+fn judge(place: &Place<'_>, context: SinkContext, restored: Restored<'_>) -> OutputCheck {
     let checked = |verdict, detail: String, remedy: Option<&str>| OutputCheck {
-        name: output.name.clone(),
-        path: output.path.to_owned(),
+        name: place.name.clone(),
+        kind: place.kind,
+        path: place.path.to_owned(),
         verdict,
         detail,
         remedy: remedy.map(str::to_owned),
     };
-    let misfit = |detail: String, remedy: &str| match set_aside {
-        true => checked(Verdict::Compatible, format!("{detail}; its parts are moved aside"), None),
-        false => checked(Verdict::Refused, detail, Some(remedy)),
-    };
-    let found = match output.look.as_ref().map(|_| peek(output.path)).transpose() {
-        Ok(found) => found.flatten(),
+    if place.kind != "files" {
+        return checked(Verdict::Same, "looked at when a run starts".to_owned(), None);
+    }
+    let leaving = match place.preflight(context, restored) {
+        Ok(leaving) => leaving,
         Err(error) => return checked(Verdict::Refused, error.to_string(), error.remedy()),
     };
-    let due = staged.iter().find(|file| file.sink == output.name);
-    let published = found.as_ref().map_or(0, |found| found.published_epoch);
-    if let Some(file) = due.filter(|_| output.look.is_some()) {
-        let StagedPlace { epoch, staged_name, part_name } = match place_of(file) {
-            Ok(place) => place,
-            Err(error) => return checked(Verdict::Refused, error.to_string(), None),
-        };
-        let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
-        let waits = is_there(&output.path.join(".staging").join(staged_name));
-        if epoch > published && !waits && !is_there(&output.path.join(part_name)) {
-            let detail = format!("the rows that the checkpoint staged are not here: rows={}", file.rows);
-            let remedy = "put the output back where it was and run once; then it can move";
-            return checked(Verdict::Refused, detail, Some(remedy));
-        }
-    }
-    let Some(look) = &output.look else {
-        return checked(Verdict::Same, "looked at when a run starts".to_owned(), None);
+    let found = match peek(place.path) {
+        Ok(found) => found,
+        Err(error) => return checked(Verdict::Refused, error.to_string(), error.remedy()),
     };
-    let (Some(found), Some(manifest)) = (found, manifest) else {
-        return checked(Verdict::Same, "new".to_owned(), None);
-    };
-    if found.lineage != manifest.lineage.0 {
-        if found.parts == 0 {
-            return checked(Verdict::Same, "empty, of another state".to_owned(), None);
-        }
-        let detail = format!("has parts of another state: parts={}", found.parts);
-        return misfit(detail, "write to another directory, or run with --set-aside-output");
+    let Some(found) = found else { return checked(Verdict::Same, "new".to_owned(), None) };
+    if !leaving.is_empty() {
+        let detail = format!("parts are moved aside: parts={}", leaving.len());
+        return checked(Verdict::Compatible, detail, None);
     }
-    if found.published_epoch > manifest.epoch {
-        let detail = format!("is ahead of the checkpoint: published_epoch={}", found.published_epoch);
-        return misfit(detail, "restore a newer checkpoint, or run with --set-aside-output");
-    }
-    if found.look != *look && found.parts > 0 {
-        let detail = format!("has parts with other columns or another format: parts={}", found.parts);
-        return misfit(
-            detail,
-            "run once with --set-aside-output, which moves the old parts into a hidden folder of the directory",
-        );
+    if found.lineage != context.lineage {
+        return checked(Verdict::Same, "empty, of another state".to_owned(), None);
     }
     checked(Verdict::Same, format!("goes on after {} parts", found.parts), None)
 }

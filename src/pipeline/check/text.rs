@@ -45,7 +45,11 @@ impl fmt::Display for CheckReport {
                 Verdict::Compatible => " changes:",
                 Verdict::Refused => " refused:",
             };
-            writeln!(f, "output {}:{verdict} {}", output.path.display(), output.detail)?;
+            match output.kind {
+                "files" => write!(f, "output {}:", output.path.display())?,
+                kind => write!(f, "output {} ({kind}):", output.name)?,
+            }
+            writeln!(f, "{verdict} {}", output.detail)?;
             if let Some(remedy) = &output.remedy {
                 writeln!(f, "  remedy: {remedy}")?;
             }

@@ -48,6 +48,16 @@ pub trait Output {
     /// When the place is out of reach, belongs to someone else, has another form, or is ahead of the restored
     /// checkpoint.
     fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self::Sink>>;
+
+    /// Whether [`Output::open`] would take the output, by what is there now: the parts that it would move aside, or why
+    /// it would refuse. Nothing is changed and nothing is locked. An output that cannot tell says nothing.
+    ///
+    /// # Errors
+    /// As [`Output::open`].
+    fn preflight(&self, context: SinkContext, restored: Restored<'_>) -> Result<Vec<String>> {
+        let _ = (context, restored);
+        Ok(Vec::new())
+    }
 }
 
 /// The writing half of an output, as a checkpoint sees it. It lives on the pipeline's thread.
@@ -157,6 +167,8 @@ pub struct RecoverReport {
     pub swept: Vec<String>,
     /// Parts moved to the hidden folder.
     pub set_aside: Vec<String>,
+    /// Rows that the checkpoint had staged and that are gone, where the run was told to go on without them.
+    pub rows_given_up: u64,
     /// Staging files of other lineages, left alone.
     pub foreign: Vec<String>,
     /// The newest epoch of this lineage that the output has known, set aside or not.

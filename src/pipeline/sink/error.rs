@@ -117,9 +117,14 @@ impl SinkError {
             Self::Look { .. } => {
                 "choose an empty output directory for the new form, or move the old parts away"
             }
-            Self::Damaged { .. } | Self::Missing { .. } => {
-                "restore an earlier checkpoint: its replay writes these results again; if they are not needed, start \
-                 with a new state directory"
+            Self::Missing { .. } => {
+                "bring the output directory back and run again; with rows in a table, an earlier checkpoint (--at EPOCH) \
+                 whose rows it has writes the later ones again; where they are lost, --accept-lost-output goes on \
+                 without them"
+            }
+            Self::Damaged { .. } => {
+                "restore an earlier checkpoint with --at EPOCH: its replay writes these results again; if they are not \
+                 needed, start with a new state directory"
             }
             Self::Decode { .. } | Self::Name { .. } => {
                 "restore another checkpoint; if the owner file of an output is named, remove that file and run again"

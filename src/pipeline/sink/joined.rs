@@ -6,6 +6,7 @@ use super::columns::ColumnType;
 use super::contract::{Opened, Output, Restored, Sink, SinkContext, WriteJoined};
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetWriter;
+use super::publisher;
 use super::results::{Format, open};
 use super::row::{JoinedRows, KeyField, Shape, TimeFormat};
 use super::writer::{PartWriter, Place};
@@ -44,6 +45,32 @@ impl JoinSinkSpec {
         }
         look
     }
+
+    fn place(&self) -> Place {
+        Place {
+            sink: self.name.clone(),
+            directory: self.directory.clone(),
+            extension: self.format.extension(),
+            look: self.look(),
+            preamble: Vec::new(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            sink: self.name.clone(),
+            keys: self.keys.clone(),
+            aggregates: [self.left.as_slice(), &self.right].concat(),
+            times: self.times,
+            metadata: false,
+            row_kinds: false,
+        }
+    }
+
+    /// Rows of text.
+    fn rows(&self) -> JoinedRows {
+        JoinedRows::new(self.shape(), self.left.len(), self.format == Format::Csv)
+    }
 }
 
 /// Writes rows of a join into files.
@@ -67,25 +94,20 @@ impl JoinSink {
     /// # Errors
     /// As [`super::ResultSink::open`].
     pub fn open(spec: JoinSinkSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
-        let look = spec.look();
-        let JoinSinkSpec { name, directory, format, keys, left, right, types, times } = spec;
-        let (left_fields, aggregates) = (left.len(), [left, right].concat());
-        let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata: false, row_kinds: false };
-        let place = |extension| Place { sink: name, directory, extension, look, preamble: Vec::new() };
-        let (csv, place) = match format {
-            Format::Jsonl => (false, place("jsonl")),
-            Format::Csv => (true, place("csv")),
+        let place = spec.place();
+        match spec.format {
+            Format::Jsonl | Format::Csv => {}
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                let rows = super::columns::TypedRows::joined(shape, types, left_fields);
-                let Opened { sink, publisher, report } = open(place("parquet"), context, None, restored)?;
+                let rows = super::columns::TypedRows::joined(spec.shape(), spec.types, spec.left.len());
+                let Opened { sink, publisher, report } = open(place, context, None, restored)?;
                 let writer = Box::new(ParquetWriter::new(rows, sink)?);
                 return Ok(Opened { sink: Self(Rendering::Parquet(writer)), publisher, report });
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => return Err(super::error::left_out("parquet")),
-        };
-        let rows = JoinedRows::new(shape, left_fields, csv);
+        }
+        let rows = spec.rows();
         let header = rows.header();
         let opened = open(place, context, header.as_deref(), restored)?;
         Ok(opened.map(|writer| Self(Rendering::Text { rows, writer })))
@@ -115,6 +137,11 @@ impl Output for JoinSinkSpec {
 
     fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<JoinSink>> {
         JoinSink::open(self, context, restored)
+    }
+
+    fn preflight(&self, context: SinkContext, restored: Restored<'_>) -> Result<Vec<String>> {
+        let header = (self.format != Format::Parquet).then(|| self.rows().header()).flatten();
+        Ok(publisher::preflight(&self.place(), context, header.as_deref(), restored)?)
     }
 }
 

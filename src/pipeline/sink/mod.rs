@@ -45,14 +45,13 @@ pub use contract::{
 pub(super) use delivery::Deliveries;
 pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
-pub(super) use names::{part, part_epoch};
+pub(super) use names::{STAGING, part, part_epoch};
 pub(super) use publisher::newest_published_in;
 pub(crate) use publisher::peek;
-pub(crate) use records::records_look;
 pub use records::{DeadLetter, DeadLetterSink, LateSink, RecordSpec, RecordText};
 pub use results::{Format, ResultSink, ResultSpec};
 pub use row::{KeyField, KeyKind, TimeFormat};
-pub(super) use staged::{StagedPlace, place_of, renamed_staged};
+pub(super) use staged::{place_of, renamed_staged};
 pub use table::{Secret, TableRows, TableSink, TableSpec, TableWrite};
 
 pub use crate::checkpoint::StagedOutput;

@@ -1,7 +1,7 @@
 //! Names of the files of an output directory, written and read back. It touches no disk.
 
 /// Folder of files that are not published; hidden, so that `part-*` and plain listings pass it by.
-pub(super) const STAGING: &str = ".staging";
+pub(in crate::pipeline) const STAGING: &str = ".staging";
 /// Who owns the directory and how far it was published, inside [`STAGING`].
 pub(super) const OWNER: &str = "OWNER";
 /// Locked while a process uses the directory, inside [`STAGING`].

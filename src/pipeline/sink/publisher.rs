@@ -157,8 +157,6 @@ pub(crate) struct Peeked {
     pub(crate) lineage: [u8; 16],
     /// Every staged file up to this epoch was published.
     pub(crate) published_epoch: u64,
-    /// What the rows look like.
-    pub(crate) look: String,
     /// Parts that are there.
     pub(crate) parts: usize,
 }
@@ -174,8 +172,8 @@ pub(crate) fn peek(directory: &Path) -> Result<Option<Peeked>> {
     };
     let Some(owner) = Owner::load(&place)? else { return Ok(None) };
     let parts = list(directory)?.iter().filter(|name| names::part_epoch(name).is_some()).count();
-    let Owner { lineage, published_epoch, look, .. } = owner;
-    Ok(Some(Peeked { lineage, published_epoch, look, parts }))
+    let Owner { lineage, published_epoch, .. } = owner;
+    Ok(Some(Peeked { lineage, published_epoch, parts }))
 }
 
 /// The newest epoch published in an output directory, by its owner file and its parts; 0 for none, and when it cannot be
@@ -185,6 +183,28 @@ pub(in crate::pipeline) fn newest_published_in(directory: &Path) -> u64 {
     let bytes = fs::read(directory.join(names::STAGING).join(names::OWNER)).unwrap_or_default();
     let owner: Option<Owner> = codec::decode(OWNER_MAGIC, OWNER_VERSION, &bytes).ok();
     parts.chain(owner.map(|owner| owner.published_epoch)).max().unwrap_or(0)
+}
+
+/// What [`recover`] would do first: the parts that have to go, or why it may not take the directory. Changes nothing.
+pub(super) fn preflight(
+    place: &Place,
+    context: SinkContext,
+    header: Option<&[u8]>,
+    restored: Restored<'_>,
+) -> Result<Vec<String>, SinkError> {
+    let due = StagedFile::due(restored, &place.sink)?;
+    let found = Found::read(place, context)?;
+    let leaving = found.leaving(place, header, restored)?;
+    let published = found.published_epoch(context);
+    found.abandoned(place, published, restored)?;
+    let there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    for staged in due.iter().filter(|staged| staged.epoch > published) {
+        let path = place.staging().join(&staged.staged_name);
+        if !there(&path) && !there(&place.directory.join(&staged.final_name)) {
+            return Err(SinkError::Missing { path, epoch: staged.epoch });
+        }
+    }
+    Ok(leaving)
 }
 
 /// Puts an output directory in order after a restart and takes hold of it; `header` is the part of epoch 0.
@@ -217,6 +237,8 @@ pub(super) fn recover(
     };
     let abandoned = owner.abandoned.iter().map(|&(_, last)| last).max().unwrap_or(0);
     report.newest_epoch = published.max(abandoned);
+    // What a failed epoch left of ours may be what fills the disk.
+    sweep_open(place, context, &mut report)?;
     if found.owner.as_ref() != Some(&owner) {
         owner.save(place)?;
     }
@@ -324,7 +346,9 @@ impl Found {
         if !self.ours {
             // Readers may have taken the parts away; that there were some the owner file knows.
             let published = self.owner.as_ref().map_or(0, |owner| owner.published_epoch);
-            if refuse && (!self.parts.is_empty() || published > 0) {
+            // A header alone has told nobody anything.
+            let rows = self.parts.iter().any(|&(epoch, _)| epoch > 0);
+            if refuse && (rows || published > 0) {
                 return Err(SinkError::Foreign { path: path(), parts: self.parts.len() });
             }
             return Ok(self.parts.iter().map(|(_, name)| name.clone()).collect());
@@ -412,9 +436,26 @@ pub(super) fn sweep(
     Ok(())
 }
 
-/// Names in a directory, sorted; names that are not UTF-8 are not ours.
+/// Removes what earlier runs of this lineage were still writing: no manifest can name it.
+fn sweep_open(place: &Place, context: SinkContext, report: &mut RecoverReport) -> Result<(), SinkError> {
+    let staging = place.staging();
+    for name in list(&staging)? {
+        let open = StagingName::parse(&name)
+            .filter(|parsed| parsed.is_of(context.lineage) && parsed.epoch.is_none());
+        if open.is_some() {
+            durable::remove(&staging.join(&name))?;
+            report.swept.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// Names in a directory, sorted, none when it is not there; names that are not UTF-8 are not ours.
 pub(super) fn list(directory: &Path) -> Result<Vec<String>, SinkError> {
-    let entries = fs::read_dir(directory).map_err(SinkError::io("list output directory", directory))?;
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(SinkError::io("list output directory", directory))?,
+    };
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(SinkError::io("list output directory", directory))?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::publisher;
 use super::results::open;
 use super::row::{TimeFormat, append_json_bytes, append_json_text};
 use super::row::{append_json_time, append_json_watermark, append_u64};
@@ -33,19 +34,31 @@ pub struct RecordSpec {
 
 impl RecordSpec {
     fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<PartWriter>> {
-        let place = Place {
-            sink: self.name,
-            directory: self.directory,
+        Ok(open(self.place(), context, None, restored)?)
+    }
+
+    /// As [`super::Output::preflight`], for either kind of records.
+    pub(in crate::pipeline) fn preflight(
+        &self,
+        context: SinkContext,
+        restored: Restored<'_>,
+    ) -> Result<Vec<String>> {
+        Ok(publisher::preflight(&self.place(), context, None, restored)?)
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            sink: self.name.clone(),
+            directory: self.directory.clone(),
             extension: "jsonl",
             look: records_look(self.text),
             preamble: Vec::new(),
-        };
-        Ok(open(place, context, None, restored)?)
+        }
     }
 }
 
 /// What single records look like; a start refuses parts of another look.
-pub(crate) fn records_look(text: RecordText) -> String {
+fn records_look(text: RecordText) -> String {
     format!("records {text:?}")
 }
 

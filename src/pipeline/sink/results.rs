@@ -26,6 +26,17 @@ pub enum Format {
     Parquet,
 }
 
+impl Format {
+    /// The extension of its parts.
+    pub(super) const fn extension(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
 /// What an operator's output looks like and where it goes.
 #[derive(Clone, Debug)]
 pub struct ResultSpec {
@@ -62,6 +73,27 @@ impl ResultSpec {
         }
         look
     }
+
+    fn place(&self) -> Place {
+        Place {
+            sink: self.name.clone(),
+            directory: self.directory.clone(),
+            extension: self.format.extension(),
+            look: self.look(),
+            preamble: Vec::new(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            sink: self.name.clone(),
+            keys: self.keys.clone(),
+            aggregates: self.aggregates.clone(),
+            times: self.times,
+            metadata: self.metadata,
+            row_kinds: self.row_kinds,
+        }
+    }
 }
 
 /// Writes results into files.
@@ -86,22 +118,18 @@ impl ResultSink {
     /// When the disk is in the way, another process or another state owns the directory, or the output is ahead of
     /// the restored checkpoint.
     pub fn open(spec: ResultSpec, context: SinkContext, restored: Restored<'_>) -> Result<Opened<Self>> {
-        let look = spec.look();
-        let ResultSpec { name, directory, format, keys, aggregates, types, times, metadata, row_kinds } =
-            spec;
-        let shape = Shape { sink: name.clone(), keys, aggregates, times, metadata, row_kinds };
-        let place = |extension| Place { sink: name, directory, extension, look, preamble: Vec::new() };
-        let (rows, header, place) = match format {
-            Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None, place("jsonl")),
+        let (place, shape) = (spec.place(), spec.shape());
+        let (rows, header) = match spec.format {
+            Format::Jsonl => (Rows::Json(JsonRows::new(shape)), None),
             Format::Csv => {
                 let rows = CsvRows::new(shape);
                 let header = rows.header();
-                (Rows::Csv(rows), Some(header), place("csv"))
+                (Rows::Csv(rows), Some(header))
             }
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                let rows = super::columns::TypedRows::results(shape, types, true);
-                let opened = open(place("parquet"), context, None, restored)?;
+                let rows = super::columns::TypedRows::results(shape, spec.types, true);
+                let opened = open(place, context, None, restored)?;
                 let writer = |writer| ParquetWriter::new(rows, writer).map(Box::new);
                 let Opened { sink, publisher, report } = opened;
                 return Ok(Opened { sink: Self(Rendering::Parquet(writer(sink)?)), publisher, report });
@@ -142,6 +170,11 @@ impl Output for ResultSpec {
 
     fn open(self, context: SinkContext, restored: Restored<'_>) -> Result<Opened<ResultSink>> {
         ResultSink::open(self, context, restored)
+    }
+
+    fn preflight(&self, context: SinkContext, restored: Restored<'_>) -> Result<Vec<String>> {
+        let header = (self.format == Format::Csv).then(|| CsvRows::new(self.shape()).header());
+        Ok(publisher::preflight(&self.place(), context, header.as_deref(), restored)?)
     }
 }
 

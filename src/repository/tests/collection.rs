@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::checkpoint::LineageId;
 use crate::repository::{
-    GcFacts, GcObject, ManifestFact, ManifestKey, ObjectName, OwnerFact, UploadId, collect, fetch_with,
-    plan_gc,
+    GcFacts, GcObject, ManifestFact, ManifestKey, ObjectName, OwnerFact, UploadId, WhyRetained, collect,
+    fetch_with, plan_gc,
 };
 
 const HOUR_MS: i64 = 3_600_000;
@@ -159,6 +159,13 @@ fn while_a_record_cannot_be_read_nothing_goes() {
     facts.manifests.insert(ManifestKey { epoch: 3, generation: 1 }, ManifestFact::default());
     let plan = plan_gc(&facts, keep(2));
     assert!(plan.retire.is_empty() && plan.delete.is_empty(), "{plan}");
+    let unreadable = plan.keep.iter().filter(|(_, why)| *why == WhyRetained::Unreadable);
+    assert_eq!(unreadable.map(|(key, _)| key.epoch).collect::<Vec<_>>(), [3]);
+    let said = plan.to_string();
+    assert!(
+        said.contains("nothing is deleted while manifests/chk-0000000003.0000000001 cannot be read"),
+        "{said}"
+    );
 }
 
 #[test]

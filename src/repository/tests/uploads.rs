@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::repository::{
-    Faults, FaultyRepository, ManifestKey, ObjectName, StopSignal, Uploader, fetch_with,
+    Faults, FaultyRepository, ManifestKey, ObjectName, StopSignal, Uploader, fetch_with, list,
 };
 
 #[test]
@@ -38,6 +38,34 @@ fn files_that_an_ancestor_brought_are_not_written_again() {
         fetch_with(repository.as_ref(), &patient(), Some(published.epoch()), &into).unwrap();
         assert_eq!(contents(&into), contents(published.path()));
     }
+}
+
+#[test]
+fn what_was_deleted_behind_our_back_is_uploaded_again() {
+    let mut site = Site::new();
+    let repository = local(&site.path("mirror"));
+    let mirror = site.claim(&repository).unwrap();
+    let texts = |last: &str| files(&[("000001.sst", "one"), ("000002.sst", "two"), ("CURRENT", last)]);
+    let first = site.checkpoint(&texts("a"));
+    mirror.upload(first.path(), first.manifest(), &[]).unwrap();
+    let objects = repository.list("data", 100).unwrap().objects;
+    let gone = objects.iter().find(|object| object.name.ends_with("000001.sst")).unwrap();
+    repository.delete(&gone.name).unwrap();
+    let listed = list(repository.as_ref(), &patient()).unwrap();
+    let problem = listed[0].problem.clone().unwrap();
+    assert!(problem.contains("objects=1") && problem.contains(&gone.name), "{problem}");
+    assert!(mirror.holds(first.manifest()), "an owner looks when it claims");
+
+    drop(mirror);
+    site.state = None;
+    let mirror = site.claim(&repository).unwrap();
+    assert!(!mirror.holds(first.manifest()));
+    let second = site.checkpoint(&texts("b"));
+    let uploaded = mirror.upload(second.path(), second.manifest(), &[first.epoch()]).unwrap();
+    assert_eq!((uploaded.new_files, uploaded.shared_bytes), (3, 0));
+    let into = site.path("back");
+    fetch_with(repository.as_ref(), &patient(), None, &into).unwrap();
+    assert_eq!(contents(&into), contents(second.path()));
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// As for `run`: output that does not fit is moved aside.
     #[arg(long)]
     set_aside_output: bool,
+    /// As for `run`: rows that the checkpoint staged and that are gone are given up.
+    #[arg(long)]
+    accept_lost_output: bool,
     /// Print the same facts as one JSON object.
     #[arg(long)]
     json: bool,
@@ -55,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         at: arguments.at,
         allow_dropped: arguments.allow_dropped,
         set_aside_output: arguments.set_aside_output,
+        accept_lost_output: arguments.accept_lost_output,
     };
     let report = check(&config, &options, &SystemClock::shared())?;
     if arguments.json {

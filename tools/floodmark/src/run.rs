@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     /// start. `floodmark check` says what would be lost.
     #[arg(long)]
     allow_dropped: bool,
+    /// Go on without rows that the restored checkpoint had staged and that are gone with a lost machine, instead of
+    /// refusing to start. The log says which, and the summary how many.
+    #[arg(long)]
+    accept_lost_output: bool,
     /// No more events per second than this, to watch a run.
     #[arg(long, value_name = "EVENTS")]
     rate: Option<std::num::NonZeroU32>,
@@ -64,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         restore_at: arguments.at,
         set_aside_output: arguments.set_aside_output,
         allow_dropped: arguments.allow_dropped,
+        accept_lost_output: arguments.accept_lost_output,
         rate: arguments.rate,
     };
     if arguments.json && config.prints_results() {

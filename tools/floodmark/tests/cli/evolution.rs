@@ -281,3 +281,109 @@ fn what_is_not_asked_for_any_more_is_given_up_only_when_told_to() {
     assert_eq!(found, vec![Json::from("1970-01-01T00:02:00Z"); 3]);
     assert!(outputs.rows("other").iter().all(|row| row["rows"] == 10));
 }
+
+/// Everything below a directory: names, sizes and bytes.
+fn contents(site: &Site) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    fn walk(directory: &Path, into: &mut Vec<(std::path::PathBuf, Vec<u8>)>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => walk(&path, into),
+                false => into.push((path.clone(), fs::read(&path).unwrap())),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for name in ["state", "out"] {
+        if site.path(name).is_dir() {
+            walk(&site.path(name), &mut found);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn check_refuses_what_a_run_refuses_of_state_and_outputs_as_they_are_found() {
+    let copy = |site: &Site, from: &str, to: &str| {
+        let copied = Command::new("cp").arg("-a").args([site.path(from), site.path(to)]).status().unwrap();
+        assert!(copied.success());
+    };
+    let damages: [(&str, &dyn Fn(&Site)); 8] = [
+        ("the state is gone, its output is not", &|site| fs::remove_dir_all(site.path("state")).unwrap()),
+        ("the lineage is gone", &|site| fs::remove_file(site.path("state/LINEAGE")).unwrap()),
+        ("the lineage is cut", &|site| site.write("state/LINEAGE", "FLOOD")),
+        ("the state is a file", &|site| {
+            fs::remove_dir_all(site.path("state")).unwrap();
+            site.write("state", "what");
+        }),
+        ("the state is somebody else's directory", &|site| {
+            fs::remove_dir_all(site.path("state")).unwrap();
+            fs::remove_dir_all(site.path("out")).unwrap();
+            site.write("state/notes.txt", "mine");
+        }),
+        ("a part is ahead", &|site| site.write("out/minutes/part-0000000500.jsonl", "{}\n")),
+        ("a checkpoint has another's name", &|site| {
+            let newest =
+                fs::read_dir(site.path("state/checkpoints")).unwrap().map(|entry| entry.unwrap().path());
+            let newest = newest.max().unwrap();
+            let name = format!("state/checkpoints/{}", newest.file_name().unwrap().to_str().unwrap());
+            copy(site, &name, "state/checkpoints/chk-0000000099");
+        }),
+        ("the output is gone", &|site| {
+            // Its last rows were staged, and were not published yet.
+            fs::remove_dir_all(site.path("out")).unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        let site = begun();
+        if what == "the output is gone" {
+            let mut command = site.command(&["--quiet"]);
+            command.env("FLOODMARK_FAULT", "sink.publish.before:kill:1");
+            assert!(Ended::of(command.output().unwrap()).signal.is_some(), "{what}");
+        }
+        damage(&site);
+        let before = contents(&site);
+        let checked = report(&site, &[]);
+        assert_eq!(checked["verdict"], "refused", "{what}: {checked}");
+        assert_eq!(contents(&site), before, "{what}: check changes nothing");
+        let run = site.run(&["--quiet"]);
+        assert!(run.code.is_some_and(|code| code != 0), "{what}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn rows_that_went_down_with_a_machine_can_be_given_up_by_name_and_number() {
+    let site = begun();
+    let mut command = site.command(&["--quiet"]);
+    command.env("FLOODMARK_FAULT", "sink.publish.before:kill:1");
+    assert!(Ended::of(command.output().unwrap()).signal.is_some());
+    fs::remove_dir_all(site.path("out")).unwrap();
+    site.run(&["--quiet"]).assert_refused(5, &["staged output is missing", "--accept-lost-output"]);
+    let told = report(&site, &["--accept-lost-output"]);
+    assert_eq!(told["verdict"], "compatible", "{told}");
+    let ended = site.run(&["--quiet", "--accept-lost-output"]);
+    let lost = ended.summary()["start"]["rows_given_up"].as_u64().unwrap();
+    assert!(lost > 0 && ended.stderr.contains("the run goes on without them"), "{}", ended.stderr);
+    assert!(told.to_string().contains(&format!("rows={lost}")), "{told}");
+    // And from then on all is as ever.
+    site.write("events-3.jsonl", lines(150, 300));
+    let (summary, _) = site.complete(&[]);
+    assert_eq!(summary["start"]["rows_given_up"], 0);
+}
+
+#[test]
+fn a_run_that_one_output_refuses_has_not_touched_the_others() {
+    let site = begun();
+    let two = format!("{}{}", OLD, OLD[OLD.find("[[window]]").unwrap()..].replace("minutes", "others"));
+    site.write("pipeline.toml", &two);
+    site.write("events-3.jsonl", lines(150, 300));
+    site.complete(&[]);
+    // The second window's output changes its looks; the first is as it was.
+    let at = two.rfind("output = {").unwrap();
+    let csv = two[at..].replace("\"out/others\"", "\"out/others\", format = \"csv\"");
+    site.write("pipeline.toml", format!("{}{csv}", &two[..at]));
+    let owner = fs::read(site.path("out/minutes/.staging/OWNER")).unwrap();
+    site.run(&["--quiet"]).assert_refused(6, &["out/others"]);
+    assert_eq!(fs::read(site.path("out/minutes/.staging/OWNER")).unwrap(), owner);
+}

@@ -344,6 +344,40 @@ fn an_older_repository_than_the_output_is_refused_unless_told_to_set_aside() {
 }
 
 #[test]
+fn check_tells_what_a_start_would_bring_from_the_repository() {
+    let check = |site: &Site| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+        command.arg("check").arg(site.path("pipeline.toml")).arg("--json");
+        let ended = Ended::of(command.output().unwrap());
+        let report: Json = serde_json::from_str(&ended.stdout).unwrap();
+        report
+    };
+    let site = Site::in_memory(&mirrored("mirror", true, HOURLY));
+    site.complete(&["--quiet", "--rate", "60000"]);
+    assert_eq!(check(&site)["verdict"], "same");
+    lose_the_state(&site);
+    let report = check(&site);
+    assert_eq!(report["verdict"], "compatible", "{report}");
+    let checkpoint = report["checkpoint"].as_str().unwrap().to_owned();
+    assert!(checkpoint.contains("mirror/manifests/chk-"), "{report}");
+    assert!(!site.path("state").exists(), "nothing is fetched");
+    let (summary, _) = site.complete(&["--quiet"]);
+    let epoch = summary["start"]["epoch"].as_u64().unwrap();
+    assert!(checkpoint.contains(&format!("chk-{epoch:010}")), "{checkpoint} {epoch}");
+}
+
+#[test]
+fn a_csv_header_alone_is_no_output_of_another_state() {
+    let csv = HOURLY.replace("\"out/hourly\"", "\"out/hourly\", format = \"csv\"");
+    let site = Site::in_memory(&mirrored("mirror", true, &csv));
+    let killed = run(&site, None, &["--quiet"], Some("upload.file.before:kill:1"));
+    assert_eq!(killed.signal, Some(SIGKILL), "{}", killed.stderr);
+    assert!(site.path("out/hourly/part-0000000000.csv").exists());
+    lose_the_state(&site);
+    site.complete(&["--quiet"]);
+}
+
+#[test]
 fn a_repository_in_the_pipeline_file_is_checked_where_it_stands() {
     let cases = [
         ("repository_required = true", "without `repository`"),
