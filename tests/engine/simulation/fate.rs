@@ -14,7 +14,7 @@ use floodmark::repository::Faults;
 
 use super::draw::Dice;
 use super::task::{NoStart, Start, Task};
-use super::world::{Expected, NAME, Savepoint, World, break_locks, epochs, files, flip, note};
+use super::world::{Expected, Firing, NAME, Savepoint, World, break_locks, epochs, files, flip, note};
 
 /// After so many steps nothing happens any more but the rest of the input.
 const STEPS_MAX: u64 = 220;
@@ -25,6 +25,7 @@ const SAVEPOINTS_MAX: usize = 4;
 pub(super) enum Fate {
     Batch,
     Checkpoint,
+    Stop,
     Begin,
     Crash,
     Fault,
@@ -43,7 +44,8 @@ pub(super) enum Fate {
 impl Fate {
     fn drawn(dice: &mut Dice) -> Self {
         match dice.below(100) {
-            0..56 => Self::Batch,
+            0..54 => Self::Batch,
+            54..56 => Self::Stop,
             56..68 => Self::Checkpoint,
             68..75 => Self::Begin,
             75..79 => Self::Crash,
@@ -73,6 +75,7 @@ pub(super) struct Outcome {
     pub(super) eventful: Vec<u64>,
     /// How often nothing could be restored.
     pub(super) anew: usize,
+    pub(super) firing: Firing,
 }
 
 /// Runs the history of a seed, with nothing but batches at the steps in `quiet`.
@@ -90,7 +93,13 @@ pub(super) fn run(seed: u64, quiet: &[u64]) -> Outcome {
         }
     };
     fault::disarm();
-    Outcome { failure, trace: std::mem::take(&mut world.trace), eventful, anew: world.anew }
+    Outcome {
+        failure,
+        trace: std::mem::take(&mut world.trace),
+        eventful,
+        anew: world.anew,
+        firing: world.firing,
+    }
 }
 
 fn live(world: &mut World, quiet: &[u64], eventful: &mut Vec<u64>) -> Result<(), String> {
@@ -119,7 +128,7 @@ fn live(world: &mut World, quiet: &[u64], eventful: &mut Vec<u64>) -> Result<(),
     while let Some(zombie) = world.zombies.pop() {
         world.zombie_acts(zombie)?;
     }
-    world.check(&(0..world.input.len()), true)
+    world.check(&(0..world.input.len()), false)
 }
 
 fn environment() -> Environment {
@@ -131,6 +140,11 @@ impl World {
         match fate {
             Fate::Batch => self.plain(dice),
             Fate::Checkpoint => self.checkpoint(false),
+            Fate::Stop => {
+                self.checkpoint(false)?;
+                self.crash();
+                self.start()
+            }
             Fate::Begin => self.begin(dice),
             Fate::Crash => {
                 self.crash();
@@ -170,7 +184,11 @@ impl World {
         let Self { task, pipeline, input, .. } = self;
         let task = task.as_mut().expect("a process runs between two steps");
         match task.begin(pipeline, input, false) {
-            Ok(epoch) => note!(self, "begins checkpoint {epoch}"),
+            Ok(epoch) => {
+                let firing = task.store.is_firing();
+                note!(self, "begins checkpoint {epoch}");
+                self.firing.checkpoints += usize::from(firing);
+            }
             Err(error) => return self.failed(&error, false),
         }
         for _ in 0..dice.below(4) {
@@ -226,6 +244,7 @@ impl World {
         let refused = self.second_writer()?;
         note!(self, "  a second writer is refused: {refused}");
         let zombie = self.task.take().expect("a process runs between two steps");
+        self.firing.crashes += usize::from(zombie.store.is_firing());
         self.newest_epoch = self.newest_epoch.max(zombie.store.next_epoch() - 1);
         break_locks(&self.state, &self.outputs());
         self.zombies.push(zombie);
@@ -449,7 +468,7 @@ impl World {
             crashes.remove(0);
         }
         self.judge
-            .check(&start.outputs, &(savepoint.at..self.input.len()), true)
+            .check(&start.outputs, &(savepoint.at..self.input.len()), self.input.len())
             .map_err(|why| format!("fork: {why}"))
     }
 

@@ -172,11 +172,12 @@ impl Task {
             }
             Op::EndOfPartition(partition) => {
                 store.finish_partition(PartitionId(*partition as u32), outputs)?;
-                while store.is_firing() {
-                    store.fire_some(outputs)?;
-                }
                 let ended = input[..=*at].iter().filter(|op| matches!(op, Op::EndOfPartition(_))).count();
                 if ended == store.partitions().count() {
+                    // What the last partition held back is one move of the watermark, the end of time another.
+                    while store.is_firing() {
+                        store.fire_some(outputs)?;
+                    }
                     store.end_of_input(outputs)?;
                 }
             }

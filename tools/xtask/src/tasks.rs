@@ -51,7 +51,7 @@ pub(crate) fn simulate(args: &[String]) -> Result<(), Failure> {
         None => steps.set("FLOODMARK_SIM_FROM", &unix_millis().to_string()),
     }
     let test = ["test", "--package", "floodmark", "--test", "engine", "--features", "fault-injection"];
-    let which = ["--", "--ignored", "--nocapture", "--exact", SIMULATION];
+    let which = ["--", "--nocapture", "--exact", SIMULATION];
     steps.cargo("simulation", &[test.as_slice(), &which].concat())
 }
 
