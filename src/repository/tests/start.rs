@@ -54,6 +54,10 @@ fn a_start_never_begins_empty_beside_checkpoints_and_never_lets_one_side_win_sil
         // Asked for by its number.
         (facts(Some((3, &[7])), &[(8, 4)], Some(7)), Local),
         (facts(Some((3, &[8])), &[(9, 4)], Some(9)), behind(9, 4)),
+        // Fetched by its number: asked for again, until a new checkpoint follows it.
+        (facts(Some((6, &[7])), &[(7, 3), (8, 4)], None), behind(8, 4)),
+        (facts(Some((6, &[7])), &[(7, 3), (8, 4)], Some(7)), Local),
+        (facts(Some((6, &[7, 9])), &[(7, 3), (8, 4)], None), Local),
     ];
     for (facts, plan) in cases {
         assert_eq!(plan_start(&facts), plan, "{facts:?}");

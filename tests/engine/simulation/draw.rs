@@ -76,7 +76,7 @@ fn pipeline(dice: &mut Dice) -> Pipeline {
         .collect();
     Pipeline {
         windows,
-        step_rows: dice.one_in(3).then(|| 1 + dice.below(4)),
+        step_rows: dice.one_in(2).then(|| 1 + dice.below(4)),
         keep: NonZeroU32::MIN.saturating_add(dice.below(4) as u32),
         mirrored: [None, None, Some(false), Some(true)][dice.below(4)],
     }
