@@ -14,7 +14,9 @@ use floodmark::repository::Faults;
 
 use super::draw::Dice;
 use super::task::{NoStart, Start, Task};
-use super::world::{Expected, Firing, NAME, Savepoint, World, break_locks, epochs, files, flip, note};
+use super::world::{
+    Expected, Firing, NAME, Savepoint, World, break_locks, break_output_locks, epochs, files, flip, note,
+};
 
 /// After so many steps nothing happens any more but the rest of the input.
 const STEPS_MAX: u64 = 220;
@@ -310,14 +312,22 @@ impl World {
             note!(self, "  it cannot go on: {error:?}");
             return Ok(());
         }
+        let (generation, before) = (zombie.store.directory().generation(), self.stored());
         match zombie.checkpoint(&self.pipeline, &self.input) {
+            // In a directory of its own it may, as long as it brings nothing to anybody.
+            Ok(epoch) if zombie.elsewhere => note!(self, "  it makes checkpoint {epoch} for itself"),
             Ok(epoch) => return Err(format!("a zombie has made checkpoint {epoch}")),
             Err(error) if error.kind() == ErrorKind::Bug => {
                 return Err(format!("a zombie meets a bug: {error:?}"));
             }
             Err(error) => note!(self, "  it is refused: {error:?}"),
         }
-        Ok(())
+        let _ = zombie.store.finish_uploads();
+        drop(zombie);
+        match self.stored().difference(&before).find(|stored| stored.1 == generation) {
+            Some((epoch, _)) => Err(format!("a zombie has uploaded checkpoint {epoch}")),
+            None => Ok(()),
+        }
     }
 
     /// State and machine are gone; output and repository are elsewhere.
@@ -330,13 +340,26 @@ impl World {
         {
             return self.failed(&error, false);
         }
-        self.crash();
-        self.new_state();
-        if dice.one_in(3) {
+        // What an upload that was under way brings while the other machine starts is a matter of luck.
+        if dice.one_in(3) && self.running().store.finish_uploads().is_ok() {
+            note!(self, "  the old machine lives on");
+            let mut zombie = self.task.take().expect("a process runs between two steps");
+            zombie.elsewhere = true;
+            self.newest_epoch = self.newest_epoch.max(zombie.store.next_epoch() - 1);
+            self.zombies.push(zombie);
+            break_output_locks(&self.outputs());
+            self.other_state();
+        } else {
+            self.crash();
+            self.new_state();
+        }
+        let lagging = dice.one_in(3);
+        if lagging {
             self.set_faults(Faults::SOME);
         }
-        // The repository may lag, unless output waits for it, and an older checkpoint restored by hand is not known there.
-        self.expected.ahead |= self.pipeline.mirrored == Some(false) || self.pinned.is_some();
+        // The repository may lag, unless output waits for it; so may its listings; and an older checkpoint restored by hand
+        // is not known there.
+        self.expected.ahead |= self.pipeline.mirrored == Some(false) || lagging || self.pinned.is_some();
         let result = self.start();
         self.set_faults(Faults { stale: 0, ..Faults::SOME });
         result
@@ -401,7 +424,8 @@ impl World {
         };
         self.states += 1;
         match savepoint::restore(&request, &environment()).map_err(Error::from) {
-            Err(error) if error.kind() == ErrorKind::Locked => {}
+            // The newest checkpoint may be one that was damaged, and passed over by the start.
+            Err(error) if matches!(error.kind(), ErrorKind::Locked | ErrorKind::Damaged) => {}
             other => return Err(format!("a move of a running pipeline is not refused: {other:?}")),
         }
         if dice.one_in(2) {

@@ -100,11 +100,12 @@ fn one_worker() {
         firing.add(outcome.firing);
         if let Some(failure) = &outcome.failure {
             let (small, quiet) = smaller(seed, &outcome);
+            let shown = small.as_ref().unwrap_or(&outcome);
             panic!(
                 "history {histories} of this worker fails: {failure}\n\n{}\nfailure: {}\n{} of {} happenings left; the whole of \
-                 it: SEED={seed} cargo xtask simulate\n",
-                small.trace,
-                small.failure.as_deref().unwrap_or(failure),
+                 it: cargo xtask simulate --seed {seed}\n",
+                shown.trace,
+                shown.failure.as_deref().unwrap_or(failure),
                 outcome.eventful.len() - quiet.len(),
                 outcome.eventful.len(),
             );
@@ -121,10 +122,9 @@ fn one_worker() {
     );
 }
 
-/// Leaves out what a failure does not need.
-fn smaller(seed: u64, whole: &Outcome) -> (Outcome, Vec<u64>) {
-    let mut quiet = Vec::new();
-    let mut small = run(seed, &quiet);
+/// Leaves out what a failure does not need; `None` where every replay with something left out goes well.
+fn smaller(seed: u64, whole: &Outcome) -> (Option<Outcome>, Vec<u64>) {
+    let (mut small, mut quiet) = (None, Vec::new());
     let clock = SystemClock::shared();
     let started = clock.monotonic();
     for &step in whole.eventful.iter().rev().take(SHRINKS_MAX) {
@@ -134,7 +134,7 @@ fn smaller(seed: u64, whole: &Outcome) -> (Outcome, Vec<u64>) {
         quiet.push(step);
         let outcome = run(seed, &quiet);
         if outcome.failure.is_some() {
-            small = outcome;
+            small = Some(outcome);
         } else {
             quiet.pop();
         }

@@ -68,6 +68,8 @@ pub(super) struct Task {
     pub(super) withheld: Withheld,
     /// Operations of the input that are done.
     pub(super) at: usize,
+    /// Its state directory is its own still: another machine has taken over, and only outputs and repository know.
+    pub(super) elsewhere: bool,
     prefix: &'static str,
 }
 
@@ -147,7 +149,15 @@ impl Task {
         }
         let outputs = Outputs { sinks, late, names };
         let publishers = Arc::new(Mutex::new(publishers));
-        Ok(Self { store, outputs, publishers, withheld: Withheld::default(), at, prefix: start.prefix })
+        Ok(Self {
+            store,
+            outputs,
+            publishers,
+            withheld: Withheld::default(),
+            at,
+            elsewhere: false,
+            prefix: start.prefix,
+        })
     }
 
     /// Goes on by up to `most` events, or by one other operation.

@@ -1,5 +1,6 @@
 //! One history: a machine with its disk, its repository and whatever goes wrong, held against the model.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -218,6 +219,11 @@ impl World {
     /// State is gone. Another directory takes its place: zombies of this process may still have a database open there.
     pub(super) fn new_state(&mut self) {
         let _ = fs::remove_dir_all(&self.state);
+        self.other_state();
+    }
+
+    /// The next start finds an empty state directory.
+    pub(super) fn other_state(&mut self) {
         self.state = self.root.path().join(format!("state-{}", self.states));
         self.states += 1;
         self.savepoints.retain(|savepoint| savepoint.path.exists());
@@ -234,7 +240,8 @@ impl World {
         }
         note!(self, "  starts from checkpoint {restored}, operation {}", task.at);
         // What was asked for by its number has to be asked for again, until a new checkpoint follows it.
-        let passed_over = newer || at.is_some() && self.newest_stored() > restored;
+        let passed_over =
+            newer || at.is_some() && self.stored().last().is_some_and(|&(epoch, _)| epoch > restored);
         self.pinned = passed_over.then_some(restored);
         self.newest_epoch = self.newest_epoch.max(task.store.next_epoch() - 1);
         self.expected = Expected { ahead: passed_over, damaged: false };
@@ -245,12 +252,15 @@ impl World {
         self.check(&(0..at), firing)
     }
 
-    /// Epoch of the newest checkpoint in the repository.
-    fn newest_stored(&self) -> u64 {
+    /// Epoch and generation of the checkpoints in the repository.
+    pub(super) fn stored(&self) -> BTreeSet<(u64, u64)> {
         let manifests = self.root.path().join(format!("repository-{}/manifests", self.repositories));
         let names = fs::read_dir(manifests).into_iter().flatten().map(|entry| entry.unwrap().file_name());
-        let epoch = |name: &str| name.strip_prefix("chk-")?.split_once('.')?.0.parse().ok();
-        names.filter_map(|name| epoch(name.to_str()?)).max().unwrap_or(0)
+        let key = |name: &str| {
+            let (epoch, generation) = name.strip_prefix("chk-")?.split_once('.')?;
+            Some((epoch.parse().ok()?, generation.parse().ok()?))
+        };
+        names.filter_map(|name| key(name.to_str()?)).collect()
     }
 
     /// Every row that is visible, against the model. While `firing`, rows that the last operation has made due may be
@@ -341,6 +351,11 @@ pub(super) fn epochs(state: &Path) -> Vec<u64> {
 /// Removes lock files, as a careless person would: whoever holds them is a zombie from then on.
 pub(super) fn break_locks(state: &Path, outputs: &Path) {
     let _ = fs::remove_file(state.join("LOCK"));
+    break_output_locks(outputs);
+}
+
+/// The same on outputs alone.
+pub(super) fn break_output_locks(outputs: &Path) {
     for output in fs::read_dir(outputs).into_iter().flatten() {
         let _ = fs::remove_file(output.unwrap().path().join(".staging/LOCK"));
     }
