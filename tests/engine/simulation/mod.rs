@@ -11,9 +11,11 @@
 
 mod draw;
 mod fate;
+mod hands;
 mod judge;
 mod task;
 mod world;
+mod zombies;
 
 use std::process::{Command, Stdio};
 
