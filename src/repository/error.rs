@@ -232,8 +232,9 @@ impl RepositoryError {
             }
             Self::LocalBehind { .. } => {
                 "to go on from the repository, which is newer, move the local state directory away and start again; to \
-                 go on from the local state, whose results since then are lost to the repository, give it an empty \
-                 prefix in `checkpoint.repository`"
+                 go on from the local state, whose results since then are lost to the repository, name its checkpoint \
+                 with --at, as after any start with --at until a new checkpoint follows, or give it an empty prefix in \
+                 `checkpoint.repository`"
             }
             Self::Newer { .. } => "use that version or a later one",
             Self::Damaged { name, .. } if name == OWNER => {

@@ -347,12 +347,7 @@ impl Mirror {
 
     /// Fails when the repository has a checkpoint that was not there when it was looked at before the claim.
     pub(super) fn refuse_news(&self) -> Result<(), RepositoryError> {
-        let known = self.records();
-        let listed = list_keys(self.repository.as_ref(), &self.retry)?;
-        match listed.into_iter().find(|key| !known.contains_key(key)) {
-            Some(key) => Err(RepositoryError::Moved { place: self.repository.place(), epoch: key.epoch }),
-            None => Ok(()),
-        }
+        refuse_news(self.repository.as_ref(), &self.retry, &self.records())
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -532,6 +527,19 @@ pub(super) fn list_keys(
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
+}
+
+/// Fails when there is a checkpoint that `known` lacks: an earlier listing lagged, or somebody wrote it since.
+pub(super) fn refuse_news(
+    repository: &dyn Repository,
+    retry: &Retry,
+    known: &Records,
+) -> Result<(), RepositoryError> {
+    let listed = list_keys(repository, retry)?;
+    match listed.into_iter().find(|key| !known.contains_key(key)) {
+        Some(key) => Err(RepositoryError::Moved { place: repository.place(), epoch: key.epoch }),
+        None => Ok(()),
+    }
 }
 
 /// All records. One that was deleted meanwhile is left out.

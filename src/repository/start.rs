@@ -11,7 +11,9 @@ use std::sync::Arc;
 use super::error::RepositoryError;
 use super::fetch::fetch_key;
 use super::format::{ManifestKey, Owner, StoredCheckpoint};
-use super::mirror::{Claim, Mirror, Records, load_owner, load_record, load_records, owner_of, take_over};
+use super::mirror::{
+    Claim, Mirror, Records, load_owner, load_record, load_records, owner_of, refuse_news, take_over,
+};
 use super::retry::StopSignal;
 use super::uploader::Uploader;
 use super::{Repository, Settings};
@@ -159,8 +161,8 @@ impl Prepared {
 ///
 /// # Errors
 /// [`RepositoryError::OtherLineage`], [`RepositoryError::LocalBehind`], [`RepositoryError::OtherPipeline`],
-/// [`RepositoryError::NoCheckpoint`]; [`RepositoryError::Damaged`] when the checkpoint to restore is; errors of the
-/// store and of the disk.
+/// [`RepositoryError::NoCheckpoint`]; [`RepositoryError::Damaged`] when the checkpoint to restore is;
+/// [`RepositoryError::Moved`] when the repository has got another one meanwhile; errors of the store and of the disk.
 pub fn prepare(
     settings: &Settings,
     path: &Path,
@@ -281,6 +283,9 @@ impl Prepared {
         let adoption = Adoption::begin(path, pipeline, key.epoch, key.generation, self.clock.as_ref())?;
         let verified = fetch_key(repository, &self.settings.retry, key, &adoption.incoming())?;
         let bytes = verified.manifest().database_bytes();
+        // Once it is taken in, whatever was overlooked makes the local state one that is behind, which only a person may
+        // throw away. Now the next start can still choose.
+        refuse_news(repository, &self.settings.retry, &self.records)?;
         adoption.complete(verified.manifest().lineage, generation)?;
         tracing::warn!(
             epoch = key.epoch,

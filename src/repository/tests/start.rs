@@ -1,11 +1,13 @@
 //! What a start does: every combination of what is here and what is there.
 
 use std::collections::BTreeSet;
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::checkpoint::{LineageId, StateDirectory, look};
 use crate::repository::{
-    LocalFacts, ManifestKey, Refusal, Settings, StartFacts, StartPlan, plan_start, prepare,
+    Listing, LocalFacts, ManifestKey, Refusal, Settings, StartFacts, StartPlan, Tag, plan_start, prepare,
 };
 
 const OURS: LineageId = LineageId([1; 16]);
@@ -54,6 +56,10 @@ fn a_start_never_begins_empty_beside_checkpoints_and_never_lets_one_side_win_sil
         // Asked for by its number.
         (facts(Some((3, &[7])), &[(8, 4)], Some(7)), Local),
         (facts(Some((3, &[8])), &[(9, 4)], Some(9)), behind(9, 4)),
+        // Fetched by its number: asked for again, until a new checkpoint follows it.
+        (facts(Some((6, &[7])), &[(7, 3), (8, 4)], None), behind(8, 4)),
+        (facts(Some((6, &[7])), &[(7, 3), (8, 4)], Some(7)), Local),
+        (facts(Some((6, &[7, 9])), &[(7, 3), (8, 4)], None), Local),
     ];
     for (facts, plan) in cases {
         assert_eq!(plan_start(&facts), plan, "{facts:?}");
@@ -123,6 +129,63 @@ fn a_restore_that_was_cut_is_gone_on_with() {
         assert!(look(&path).unwrap().is_none_or(|local| local.epochs.is_empty()));
     }
     panic!("never restored");
+}
+
+/// A repository whose first listings leave out the newest record.
+#[derive(Debug)]
+struct Lagging {
+    inner: Arc<dyn Repository>,
+    listings: AtomicU64,
+}
+
+impl Repository for Lagging {
+    fn place(&self) -> String {
+        self.inner.place()
+    }
+
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Tag, RepositoryError> {
+        self.inner.put_new(name, bytes)
+    }
+
+    fn put_if(&self, name: &str, bytes: &[u8], current: &Tag) -> Result<Tag, RepositoryError> {
+        self.inner.put_if(name, bytes, current)
+    }
+
+    fn put_file(&self, name: &str, stream: &mut dyn Read, bytes: u64) -> Result<(), RepositoryError> {
+        self.inner.put_file(name, stream, bytes)
+    }
+
+    fn get(&self, name: &str, bytes_max: u64) -> Result<(Vec<u8>, Tag), RepositoryError> {
+        self.inner.get(name, bytes_max)
+    }
+
+    fn get_range(&self, name: &str, from: u64, bytes: u64) -> Result<Vec<u8>, RepositoryError> {
+        self.inner.get_range(name, from, bytes)
+    }
+
+    fn list(&self, prefix: &str, objects_max: usize) -> Result<Listing, RepositoryError> {
+        let mut listing = self.inner.list(prefix, objects_max)?;
+        // Two listings before the repository is taken over, and two after it.
+        if self.listings.fetch_add(1, Ordering::SeqCst) < 4 {
+            listing.objects.pop();
+        }
+        Ok(listing)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), RepositoryError> {
+        self.inner.delete(name)
+    }
+}
+
+#[test]
+fn a_checkpoint_that_listings_left_out_is_found_before_an_older_one_is_taken_in() {
+    let (site, repository, _) = uploaded();
+    let settings = Settings::new(Arc::new(Lagging { inner: repository, listings: AtomicU64::new(0) }));
+    let (path, clock) = (site.path("another machine"), site.clock());
+    let moved = prepare(&settings, &path, "flights", None, &clock).unwrap_err();
+    assert!(matches!(moved, RepositoryError::Moved { epoch: 2, .. }), "{moved}");
+    assert!(look(&path).unwrap().is_none_or(|local| local.epochs.is_empty()));
+    assert_eq!(prepare(&settings, &path, "flights", None, &clock).unwrap().adopted, Some(2));
 }
 
 #[test]

@@ -128,7 +128,11 @@ impl Records {
         if self.ids.contains_key(id) {
             return true;
         }
-        self.ids.insert(id.clone(), i128::from(ts) + i128::from(self.settings.delay_ms));
+        let until = i128::from(ts) + i128::from(self.settings.delay_ms);
+        // An id that can be forgotten at once is not remembered.
+        if !self.reached(until - 1) {
+            self.ids.insert(id.clone(), until);
+        }
         false
     }
 
@@ -281,4 +285,17 @@ impl Records {
 fn next_multiple(ts: i64, interval: i64) -> i128 {
     let (ts, interval) = (i128::from(ts), i128::from(interval));
     ts - ts.rem_euclid(interval) + interval
+}
+
+#[test]
+fn an_event_so_late_that_its_id_can_be_forgotten_is_not_remembered() {
+    let mut settings = Settings::new(super::Windows::Global);
+    (settings.delay_ms, settings.dedupe) = (2, true);
+    let event = |ts: i64, id: &str| {
+        let (key, value) = (Some(b"k".to_vec()), None);
+        Op::Event(Event { ts: Some(ts), key, value, partition: 0, id: Some(id.to_owned()) })
+    };
+    let count = |ops: &[Op]| super::Oracle::run(&settings, ops).unwrap().state.unwrap()[0].count;
+    assert_eq!(count(&[event(10, "a"), event(7, "b"), event(7, "b")]), 2);
+    assert_eq!(count(&[event(10, "a"), event(6, "b"), event(6, "b")]), 3);
 }

@@ -66,17 +66,17 @@ pub(super) fn history(seed: u64) -> (Pipeline, Vec<Op>) {
 }
 
 fn pipeline(dice: &mut Dice) -> Pipeline {
-    let (delay, partitions) = (dice.between(0, 14), 1 + dice.below(3));
+    let (delay, partitions, dedupe) = (dice.between(0, 14), 1 + dice.below(3), dice.one_in(4));
     let windows = (0..=usize::from(dice.one_in(2)))
         .map(|_| {
             let settings = window(dice);
-            // Deduplication is left to `joins`: which of two equal ids is the repeated one is not the model's matter.
-            Settings { delay_ms: delay, partitions, dedupe: false, ..settings }
+            // Deduplication remembers for as long as the delay.
+            Settings { delay_ms: delay, partitions, dedupe: dedupe && delay > 0, ..settings }
         })
         .collect();
     Pipeline {
         windows,
-        step_rows: dice.one_in(3).then(|| 1 + dice.below(4)),
+        step_rows: dice.one_in(2).then(|| 1 + dice.below(4)),
         keep: NonZeroU32::MIN.saturating_add(dice.below(4) as u32),
         mirrored: [None, None, Some(false), Some(true)][dice.below(4)],
     }

@@ -43,17 +43,18 @@ impl Judge {
         at.checked_sub(1).and_then(|last| self.windows[0].0.watermarks[last])
     }
 
-    /// Compares all outputs in `outputs` with what the input in `range` gives. Without `all`, rows may be missing at the
-    /// end of each pane: a firing was under way.
+    /// Compares all outputs in `outputs` with what the input in `range` gives. What comes of operations from `whole` on
+    /// may be missing at the end of each pane: a firing was under way.
     ///
     /// # Errors
     /// The first difference.
-    pub(super) fn check(&self, outputs: &Path, range: &Range<usize>, all: bool) -> Result<(), String> {
+    pub(super) fn check(&self, outputs: &Path, range: &Range<usize>, whole: usize) -> Result<(), String> {
         for (index, (seen, global)) in self.windows.iter().enumerate() {
             let emits = seen.emits.iter().filter(|emit| range.contains(&emit.at));
+            let due = emits.clone().filter(|emit| emit.at < whole).count();
             let expected: Vec<Row> = emits.map(|emit| row_of(emit, *global)).collect();
             let found: Vec<Row> = lines(&outputs.join(format!("w{index}")))?.iter().map(row).collect();
-            same_rows(&expected, &found, all)
+            same_rows(&expected, &found, due)
                 .map_err(|why| format!("window {index}, input {range:?}: {why}"))?;
         }
         self.check_late(outputs, range)
@@ -79,18 +80,17 @@ impl Judge {
     }
 }
 
-fn same_rows(expected: &[Row], found: &[Row], all: bool) -> Result<(), String> {
-    let (mut expected, mut found_by_pane) = (by_pane(expected), by_pane(found));
-    for (pane, rows) in &mut found_by_pane {
+/// `expected` in the order of emission; of these the first `due` have to be there.
+fn same_rows(expected: &[Row], found: &[Row], due: usize) -> Result<(), String> {
+    let (due, mut expected, found_by_pane) = (by_pane(&expected[..due]), by_pane(expected), by_pane(found));
+    for (pane, rows) in &found_by_pane {
         let wanted = expected.entry(pane.clone()).or_default();
-        if !all {
-            wanted.truncate(rows.len());
-        }
+        wanted.truncate(due.get(pane).map_or(0, Vec::len).max(rows.len()));
         if let Some(difference) = first_difference(wanted, rows) {
             return Err(difference);
         }
     }
-    let missing = expected.iter().find(|(pane, _)| all && !found_by_pane.contains_key(*pane));
+    let missing = due.iter().find(|(pane, _)| !found_by_pane.contains_key(*pane));
     if let Some((_, rows)) = missing {
         return Err(format!("lost {:?}", short(&rows[0])));
     }
@@ -188,14 +188,13 @@ fn a_lost_a_doubled_and_a_changed_row_are_told_apart_from_the_right_ones() {
     };
     let right = [row("a", 1, 10), row("b", 1, 10), row("a", 2, 12)];
     let other = |indexes: &[usize]| indexes.iter().map(|&index| right[index].clone()).collect::<Vec<_>>();
-    assert_eq!(same_rows(&right, &other(&[1, 0, 2]), true), Ok(()));
-    assert!(same_rows(&right, &other(&[0, 1]), true).is_err(), "lost in a pane");
-    assert!(same_rows(&right, &other(&[0, 2]), true).is_err(), "a lost pane");
-    assert_eq!(same_rows(&right, &other(&[0]), false), Ok(()));
-    assert!(same_rows(&right, &other(&[0, 1, 2, 1]), true).is_err(), "doubled");
-    assert!(
-        same_rows(&right, &[row("a", 1, 10), row("b", 3, 10), row("a", 2, 12)], false).is_err(),
-        "changed"
-    );
-    assert!(same_rows(&right, &other(&[0, 2, 1]), true).is_err(), "the watermark goes back");
+    assert_eq!(same_rows(&right, &other(&[1, 0, 2]), 3), Ok(()));
+    assert!(same_rows(&right, &other(&[0, 1]), 3).is_err(), "lost in a pane");
+    assert!(same_rows(&right, &other(&[0, 2]), 3).is_err(), "a lost pane");
+    assert_eq!(same_rows(&right, &other(&[0]), 0), Ok(()));
+    assert_eq!(same_rows(&right, &other(&[1, 0]), 2), Ok(()));
+    assert!(same_rows(&right, &other(&[0]), 2).is_err(), "lost before the firing");
+    assert!(same_rows(&right, &other(&[0, 1, 2, 1]), 0).is_err(), "doubled");
+    assert!(same_rows(&right, &[row("a", 1, 10), row("b", 3, 10), row("a", 2, 12)], 0).is_err(), "changed");
+    assert!(same_rows(&right, &other(&[0, 2, 1]), 3).is_err(), "the watermark goes back");
 }

@@ -68,6 +68,8 @@ pub(super) struct Task {
     pub(super) withheld: Withheld,
     /// Operations of the input that are done.
     pub(super) at: usize,
+    /// Its state directory is its own still: another machine has taken over, and only outputs and repository know.
+    pub(super) elsewhere: bool,
     prefix: &'static str,
 }
 
@@ -147,7 +149,15 @@ impl Task {
         }
         let outputs = Outputs { sinks, late, names };
         let publishers = Arc::new(Mutex::new(publishers));
-        Ok(Self { store, outputs, publishers, withheld: Withheld::default(), at, prefix: start.prefix })
+        Ok(Self {
+            store,
+            outputs,
+            publishers,
+            withheld: Withheld::default(),
+            at,
+            elsewhere: false,
+            prefix: start.prefix,
+        })
     }
 
     /// Goes on by up to `most` events, or by one other operation.
@@ -172,11 +182,12 @@ impl Task {
             }
             Op::EndOfPartition(partition) => {
                 store.finish_partition(PartitionId(*partition as u32), outputs)?;
-                while store.is_firing() {
-                    store.fire_some(outputs)?;
-                }
                 let ended = input[..=*at].iter().filter(|op| matches!(op, Op::EndOfPartition(_))).count();
                 if ended == store.partitions().count() {
+                    // What the last partition held back is one move of the watermark, the end of time another.
+                    while store.is_firing() {
+                        store.fire_some(outputs)?;
+                    }
                     store.end_of_input(outputs)?;
                 }
             }

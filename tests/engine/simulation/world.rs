@@ -1,5 +1,6 @@
 //! One history: a machine with its disk, its repository and whatever goes wrong, held against the model.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -59,7 +60,25 @@ pub(super) struct World {
     pub(super) pinned: Option<u64>,
     pub(super) expected: Expected,
     pub(super) anew: usize,
+    pub(super) firing: Firing,
     pub(super) trace: String,
+}
+
+/// How often something fell into the middle of a firing that goes in steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Firing {
+    pub(super) checkpoints: usize,
+    pub(super) crashes: usize,
+    /// Starts from a checkpoint that was made there.
+    pub(super) restarts: usize,
+}
+
+impl Firing {
+    pub(super) fn add(&mut self, other: Self) {
+        self.checkpoints += other.checkpoints;
+        self.crashes += other.crashes;
+        self.restarts += other.restarts;
+    }
 }
 
 /// Words about what happened, kept for whoever has to understand a failure.
@@ -92,6 +111,7 @@ impl World {
             pinned: None,
             expected: Expected::default(),
             anew: 0,
+            firing: Firing::default(),
             trace: String::new(),
             pipeline,
             input,
@@ -199,6 +219,11 @@ impl World {
     /// State is gone. Another directory takes its place: zombies of this process may still have a database open there.
     pub(super) fn new_state(&mut self) {
         let _ = fs::remove_dir_all(&self.state);
+        self.other_state();
+    }
+
+    /// The next start finds an empty state directory.
+    pub(super) fn other_state(&mut self) {
         self.state = self.root.path().join(format!("state-{}", self.states));
         self.states += 1;
         self.savepoints.retain(|savepoint| savepoint.path.exists());
@@ -214,18 +239,34 @@ impl World {
             return Err("a start without --at passed newer checkpoints over".to_owned());
         }
         note!(self, "  starts from checkpoint {restored}, operation {}", task.at);
-        self.pinned = newer.then_some(restored);
+        // What was asked for by its number has to be asked for again, until a new checkpoint follows it.
+        let passed_over =
+            newer || at.is_some() && self.stored().last().is_some_and(|&(epoch, _)| epoch > restored);
+        self.pinned = passed_over.then_some(restored);
         self.newest_epoch = self.newest_epoch.max(task.store.next_epoch() - 1);
-        self.expected = Expected { ahead: newer, damaged: false };
+        self.expected = Expected { ahead: passed_over, damaged: false };
+        self.firing.restarts += usize::from(firing);
         let at = task.at;
         self.check_watermark(&task)?;
         self.task = Some(task);
-        self.check(&(0..at), !firing)
+        self.check(&(0..at), firing)
     }
 
-    /// Every row that is visible, against the model.
-    pub(super) fn check(&self, range: &Range<usize>, all: bool) -> Result<(), String> {
-        self.judge.check(&self.outputs(), range, all)
+    /// Epoch and generation of the checkpoints in the repository.
+    pub(super) fn stored(&self) -> BTreeSet<(u64, u64)> {
+        let manifests = self.root.path().join(format!("repository-{}/manifests", self.repositories));
+        let names = fs::read_dir(manifests).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        let key = |name: &str| {
+            let (epoch, generation) = name.strip_prefix("chk-")?.split_once('.')?;
+            Some((epoch.parse().ok()?, generation.parse().ok()?))
+        };
+        names.filter_map(|name| key(name.to_str()?)).collect()
+    }
+
+    /// Every row that is visible, against the model. While `firing`, rows that the last operation has made due may be
+    /// missing.
+    pub(super) fn check(&self, range: &Range<usize>, firing: bool) -> Result<(), String> {
+        self.judge.check(&self.outputs(), range, range.end - usize::from(firing))
     }
 
     pub(super) fn check_watermark(&self, task: &Task) -> Result<(), String> {
@@ -244,6 +285,7 @@ impl World {
     /// The process is gone, with everything that is in memory.
     pub(super) fn crash(&mut self) {
         if let Some(task) = self.task.take() {
+            self.firing.crashes += usize::from(task.store.is_firing());
             self.newest_epoch = self.newest_epoch.max(task.store.next_epoch() - 1);
         }
     }
@@ -269,16 +311,19 @@ impl World {
         self.expected = Expected::default();
         let task = self.running();
         let (at, firing) = (task.at, task.store.is_firing());
-        self.check(&(0..at), !firing)
+        self.firing.checkpoints += usize::from(firing);
+        self.check(&(0..at), firing)
     }
 
     /// Goes on to the end of the input.
     pub(super) fn plain(&mut self, dice: &mut Dice) -> Result<(), String> {
         let in_steps = self.pipeline.step_rows.is_some();
         let most = if dice.one_in(3) { 1 } else { 1 + dice.below(12) };
+        // Whatever comes next would do the rest of a firing at once.
+        let one_step = !dice.one_in(4);
         let Self { task, input, .. } = self;
         let task = task.as_mut().expect("a process runs between two steps");
-        let result = match task.at == input.len() {
+        let result = match task.at == input.len() || one_step && task.store.is_firing() {
             true => task.fire(),
             false => task.advance(input, most, in_steps),
         };
@@ -306,6 +351,11 @@ pub(super) fn epochs(state: &Path) -> Vec<u64> {
 /// Removes lock files, as a careless person would: whoever holds them is a zombie from then on.
 pub(super) fn break_locks(state: &Path, outputs: &Path) {
     let _ = fs::remove_file(state.join("LOCK"));
+    break_output_locks(outputs);
+}
+
+/// The same on outputs alone.
+pub(super) fn break_output_locks(outputs: &Path) {
     for output in fs::read_dir(outputs).into_iter().flatten() {
         let _ = fs::remove_file(output.unwrap().path().join(".staging/LOCK"));
     }

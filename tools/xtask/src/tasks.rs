@@ -19,6 +19,8 @@ const PIPELINE: &str = "examples/flights/pipeline.toml";
 const STATE: &str = "demo-output/flights/state";
 
 const SIMULATION: &str = "simulation::histories_of_crashes_faults_and_restores_show_what_the_model_shows";
+/// Seconds of simulation in CI.
+const SIMULATION_SECONDS: &str = "60";
 
 /// `cargo xtask test`: every test of the workspace. Ends with cargo's own lines.
 pub(crate) fn test(args: &[String]) -> Result<(), Failure> {
@@ -51,7 +53,7 @@ pub(crate) fn simulate(args: &[String]) -> Result<(), Failure> {
         None => steps.set("FLOODMARK_SIM_FROM", &unix_millis().to_string()),
     }
     let test = ["test", "--package", "floodmark", "--test", "engine", "--features", "fault-injection"];
-    let which = ["--", "--ignored", "--nocapture", "--exact", SIMULATION];
+    let which = ["--", "--nocapture", "--exact", SIMULATION];
     steps.cargo("simulation", &[test.as_slice(), &which].concat())
 }
 
@@ -137,6 +139,7 @@ pub(crate) fn ci() -> Result<(), Failure> {
     let mut steps = prepare("dev")?;
     // Incremental artefacts cost time and disk, and a fresh clone never uses them again.
     steps.set("CARGO_INCREMENTAL", "0");
+    steps.set("FLOODMARK_SIM_SECONDS", SIMULATION_SECONDS);
     let done = formatting(&mut steps)
         .and_then(|()| lints(&mut steps))
         .and_then(|()| documentation(&mut steps))
