@@ -17,7 +17,7 @@ use crate::checkpoint::{Manifest, Published};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::operator::{Emit, EventBatch, JoinedRow, LateEvent, Rejection, ResultBlock, SourceId};
-use crate::store::{AfterPublish, WindowStore};
+use crate::store::{AfterPublish, Candidate, WindowStore};
 
 /// Name of the late output in handles.
 pub(super) const LATE: &str = "late";
@@ -158,17 +158,12 @@ impl Outputs {
         options: RunOptions,
     ) -> Result<(Self, Vec<RecoverReport>)> {
         let restored = store.restored();
-        let mut staged = match restored {
-            Some(restored) => staged_outputs(config, restored.manifest())?,
-            None => Vec::new(),
-        };
-        let rows_given_up = if options.accept_lost_output { give_up(config, &mut staged)? } else { 0 };
+        let (staged, rows_given_up) = due(config, restored.map(|restored| restored.manifest()), options)?;
         let last_epoch = restored.map_or(0, |restored| restored.manifest().epoch);
         let newest_epoch = store.next_epoch().saturating_sub(1);
         let from = RestoredOutput { staged: &staged, last_epoch, newest_epoch, ahead };
         let directory = store.directory();
         let context = SinkContext { lineage: directory.lineage().0, generation: directory.generation() };
-        refuse_misfits(config, context, from)?;
         let mut opening = Opening::default();
         opening.reports.push(RecoverReport { rows_given_up, ..RecoverReport::default() });
         let mut results = Vec::new();
@@ -355,9 +350,36 @@ pub(super) fn newest_published(config: &PipelineConfig) -> u64 {
     directories.map(|directory| newest_published_in(directory)).max().unwrap_or(0)
 }
 
-/// Goes on without rows that are nowhere any more, and returns how many.
-fn give_up(config: &PipelineConfig, staged: &mut Vec<StagedOutput>) -> Result<u64> {
-    let lost = places::give_up(&places(config), staged)?;
+/// Refuses what the outputs of the pipeline would refuse, while none of them is touched yet, nor anything else.
+pub(super) fn approve(
+    config: &PipelineConfig,
+    ahead: AheadPolicy,
+    options: RunOptions,
+    candidate: &Candidate<'_>,
+) -> Result<()> {
+    let mut staged =
+        candidate.manifest.map_or(Ok(Vec::new()), |manifest| staged_outputs(config, manifest))?;
+    if options.accept_lost_output {
+        places::give_up(&places(config), &mut staged)?;
+    }
+    let last_epoch = candidate.manifest.map_or(0, |manifest| manifest.epoch);
+    let from = RestoredOutput { staged: &staged, last_epoch, newest_epoch: candidate.newest_epoch, ahead };
+    // A generation that is still to come is above that of everybody.
+    let generation = candidate.generation.unwrap_or(u64::MAX);
+    refuse_misfits(config, SinkContext { lineage: candidate.lineage.0, generation }, from)
+}
+
+/// What the checkpoint had staged for the outputs, and how many rows of it are nowhere any more and given up.
+fn due(
+    config: &PipelineConfig,
+    manifest: Option<&Manifest>,
+    options: RunOptions,
+) -> Result<(Vec<StagedOutput>, u64)> {
+    let mut staged = manifest.map_or(Ok(Vec::new()), |manifest| staged_outputs(config, manifest))?;
+    if !options.accept_lost_output {
+        return Ok((staged, 0));
+    }
+    let lost = places::give_up(&places(config), &mut staged)?;
     for (output, rows) in &lost {
         tracing::warn!(
             %output, rows,
@@ -365,7 +387,7 @@ fn give_up(config: &PipelineConfig, staged: &mut Vec<StagedOutput>) -> Result<u6
              them)"
         );
     }
-    Ok(lost.iter().map(|(_, rows)| rows).sum())
+    Ok((staged, lost.iter().map(|(_, rows)| rows).sum()))
 }
 
 /// Collects the publishing halves while outputs are opened.

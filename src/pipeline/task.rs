@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::operator::{Advance, Mode, PartitionId, SourceId};
 use crate::repository::Location;
-use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore};
+use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore, WindowStoreBuilder};
 
 /// The longest wait for a block before checkpoints, idleness and the stop flag are looked at again.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -131,8 +131,11 @@ impl<'a> Task<'a> {
         let started = clock.monotonic();
         let (plans, operators) = assemble::operators(config);
         check_columns(&config.sources, &plans)?;
-        let mut store = open_store(config, operators, options, &clock)?;
         let ahead = if options.set_aside_output { AheadPolicy::SetAside } else { AheadPolicy::Refuse };
+        let pipeline = config.clone();
+        let mut store = store_builder(config, operators, options, &clock)?
+            .approve(move |candidate| outputs::approve(&pipeline, ahead, options, candidate))
+            .open(&config.state.directory)?;
         let (outputs, recovered) = Outputs::open(config, &store, ahead, options)?;
         // A state that was moved may not know how far its lineage had come elsewhere, but its outputs do.
         let known = recovered.iter().map(|report| report.newest_epoch).max().unwrap_or(0);
@@ -534,20 +537,19 @@ impl<'a> Task<'a> {
     }
 }
 
-pub(super) fn open_store(
+pub(super) fn store_builder(
     config: &PipelineConfig,
     operators: Vec<crate::operator::OperatorSpec>,
     options: RunOptions,
     clock: &Arc<dyn Clock>,
-) -> Result<WindowStore> {
-    assemble::store(config, operators)
+) -> Result<WindowStoreBuilder> {
+    Ok(assemble::store(config, operators)
         .restore_at(options.restore_at)
         .firing_step_rows(STEP_ROWS)
         .allow_dropped(options.allow_dropped)
         .repository(assemble::repository(config)?)
         .epochs_above(if options.set_aside_output { outputs::newest_published(config) } else { 0 })
-        .clock(Arc::clone(clock))
-        .open(&config.state.directory)
+        .clock(Arc::clone(clock)))
 }
 
 /// Windows by the wall clock say something of a live stream only: the events of a file all arrive in one moment.

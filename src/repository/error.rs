@@ -147,6 +147,24 @@ pub enum RepositoryError {
         /// The state directory.
         path: PathBuf,
     },
+    /// Another state directory of this history took the repository over.
+    #[error(
+        "another machine took the repository over since this state was last used: place={place} \
+         repository_generation={generation} local_epoch={local_epoch} local_generation={local_generation} path={}",
+        path.display()
+    )]
+    Overtaken {
+        /// The repository.
+        place: String,
+        /// Generation of its owner.
+        generation: u64,
+        /// Newest epoch here.
+        local_epoch: u64,
+        /// Generation here.
+        local_generation: u64,
+        /// The state directory.
+        path: PathBuf,
+    },
     /// Checkpoints came to the repository between the look at it and the claim.
     #[error("another process uploaded a checkpoint while this one started: place={place} epoch={epoch}")]
     Moved {
@@ -206,6 +224,7 @@ impl RepositoryError {
             Self::OtherPipeline { .. }
             | Self::OtherLineage { .. }
             | Self::LocalBehind { .. }
+            | Self::Overtaken { .. }
             | Self::Newer { .. } => ErrorKind::Incompatible,
             Self::Damaged { .. } | Self::TooLarge { .. } | Self::NotFound { .. } => ErrorKind::Damaged,
             Self::NoCheckpoint { .. } | Self::Location { .. } => ErrorKind::Invalid,
@@ -235,6 +254,11 @@ impl RepositoryError {
                  go on from the local state, whose results since then are lost to the repository, name its checkpoint \
                  with --at, as after any start with --at until a new checkpoint follows, or give it an empty prefix in \
                  `checkpoint.repository`"
+            }
+            Self::Overtaken { .. } => {
+                "if the other machine has processed anything, go on with its state, or move this state directory away and \
+                 start again, which restores from the repository; if it has not, name the checkpoint of this state with \
+                 --at"
             }
             Self::Newer { .. } => "use that version or a later one",
             Self::Damaged { name, .. } if name == OWNER => {

@@ -40,6 +40,8 @@ pub struct StartFacts {
     pub lineage: Option<LineageId>,
     /// The checkpoints in the repository.
     pub stored: BTreeSet<ManifestKey>,
+    /// The generation of whoever claimed the repository last.
+    pub owner: Option<u64>,
     /// The epoch asked for.
     pub at: Option<u64>,
 }
@@ -65,6 +67,9 @@ pub enum Refusal {
     OtherLineage,
     /// The repository has a checkpoint that the local state does not know.
     LocalBehind(ManifestKey),
+    /// Another state directory of this history claimed the repository since the local one was last opened. What it
+    /// published of its epochs nobody knows here.
+    Overtaken(u64),
     /// The epoch asked for is not in the repository.
     NoSuch,
 }
@@ -97,7 +102,10 @@ pub fn plan_start(facts: &StartFacts) -> StartPlan {
             match taken_over {
                 Some(&key) => StartPlan::Refuse(Refusal::LocalBehind(key)),
                 None if behind => StartPlan::Refuse(Refusal::LocalBehind(newest)),
-                None => StartPlan::Local,
+                None => match facts.owner.filter(|&owner| owner > local.generation) {
+                    Some(owner) => StartPlan::Refuse(Refusal::Overtaken(owner)),
+                    None => StartPlan::Local,
+                },
             }
         }
     }
@@ -160,7 +168,8 @@ impl Prepared {
 /// that is what the start needs.
 ///
 /// # Errors
-/// [`RepositoryError::OtherLineage`], [`RepositoryError::LocalBehind`], [`RepositoryError::OtherPipeline`],
+/// [`RepositoryError::OtherLineage`], [`RepositoryError::LocalBehind`], [`RepositoryError::Overtaken`],
+/// [`RepositoryError::OtherPipeline`],
 /// [`RepositoryError::NoCheckpoint`]; [`RepositoryError::Damaged`] when the checkpoint to restore is;
 /// [`RepositoryError::Moved`] when the repository has got another one meanwhile; errors of the store and of the disk.
 pub fn prepare(
@@ -222,6 +231,7 @@ fn survey(
         local: local.as_ref().map(facts_of),
         lineage: lineage_of(&records, owner.as_ref()),
         stored: records.keys().copied().collect(),
+        owner: owner.as_ref().map(|owner| owner.generation),
         at,
     };
     Ok(Surveyed { owner, records, local, facts })
@@ -345,6 +355,13 @@ fn refused(
             place,
             epoch: key.epoch,
             generation: key.generation,
+            local_epoch: local.epochs.last().copied().unwrap_or(0),
+            local_generation: local.generation,
+            path: path.to_owned(),
+        },
+        (Refusal::Overtaken(generation), Some(local)) => RepositoryError::Overtaken {
+            place,
+            generation,
             local_epoch: local.epochs.last().copied().unwrap_or(0),
             local_generation: local.generation,
             path: path.to_owned(),

@@ -10,7 +10,7 @@ use super::events::EventOperators;
 use super::evolution::{self, Evolution, PaneMigration, Renames, Rules};
 use super::steps::Steps;
 use crate::aggregate::Layout;
-use crate::checkpoint::Manifest;
+use crate::checkpoint::{LineageId, Manifest};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
@@ -54,6 +54,32 @@ pub struct WindowStoreBuilder {
     pub(super) epochs_above: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) rules: Rules,
+    pub(super) approve: Option<Approve>,
+}
+
+/// What a store is about to go on from, before it claims anything that others may be using.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate<'a> {
+    /// The checkpoint; `None` for new state.
+    pub(crate) manifest: Option<&'a Manifest>,
+    /// Its lineage, or that of the new state.
+    pub(crate) lineage: LineageId,
+    /// The generation of this open; not known before a checkpoint is fetched.
+    pub(crate) generation: Option<u64>,
+    /// The newest epoch that the directory has had.
+    pub(crate) newest_epoch: u64,
+}
+
+type Decision = dyn Fn(&Candidate<'_>) -> Result<()> + Send + Sync;
+
+/// Whoever has a say in whether a store may go on from a checkpoint.
+#[derive(Clone)]
+pub(super) struct Approve(Arc<Decision>);
+
+impl std::fmt::Debug for Approve {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Approve")
+    }
 }
 
 impl WindowStoreBuilder {
@@ -75,7 +101,23 @@ impl WindowStoreBuilder {
             epochs_above: 0,
             clock: SystemClock::shared(),
             rules: Rules::default(),
+            approve: None,
         }
+    }
+
+    /// Asks before the repository is claimed, and before a checkpoint is fetched from it, whether the rest of the
+    /// program could go on from there: a start that cannot must not stop a process that does.
+    #[must_use]
+    pub(crate) fn approve(
+        mut self,
+        approve: impl Fn(&Candidate<'_>) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.approve = Some(Approve(Arc::new(approve)));
+        self
+    }
+
+    pub(super) fn ask(&self, candidate: &Candidate<'_>) -> Result<()> {
+        self.approve.as_ref().map_or(Ok(()), |approve| (approve.0)(candidate))
     }
 
     /// Adds a windowed aggregation.

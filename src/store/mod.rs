@@ -35,6 +35,7 @@ use crate::operator::{
 };
 use crate::state::{StateDb, StateStats};
 
+pub(crate) use builder::Candidate;
 pub use builder::WindowStoreBuilder;
 pub(crate) use builder::{MEMORY_BYTES_MIN, VERIFY_EVERY, family};
 pub use checkpointing::{AfterPublish, Barrier, CheckpointReport, ReadTo};

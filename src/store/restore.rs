@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::builder::{WindowStoreBuilder, family};
+use super::builder::{Candidate, WindowStoreBuilder, family};
 use super::events::EventOperators;
 use super::evolution::{self, Evolution, Plan, Rules, Verdict};
 use super::firing::set_step_rows;
@@ -25,7 +25,7 @@ use crate::operator::{
     Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
     SourceSpec, WatermarkTracker, WindowOperator,
 };
-use crate::repository::{Prepared, prepare};
+use crate::repository::{Prepared, prepare, preview};
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
 
 /// Share of the hot buffer that restored panes may fill; the rest is for what comes.
@@ -116,6 +116,7 @@ fn definition(spec: &OperatorSpec) -> String {
 /// Opens the state directory, as the builder describes it.
 pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<WindowStore> {
     let steps = Steps::resolve(&mut builder.windows)?;
+    approve_fetch(&builder, path)?;
     let prepared = builder
         .repository
         .as_ref()
@@ -126,7 +127,16 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
     for damaged in &choice.damaged {
         tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
     }
-    let base = choice.chosen.as_ref().map(|verified| verified.manifest().epoch);
+    let mut events = EventOperators::new(&builder);
+    let manifest = choice.chosen.as_ref().map(|verified| &**verified.manifest());
+    let plan = manifest.map(|manifest| evolve(manifest, &mut builder, &events)).transpose()?;
+    builder.ask(&Candidate {
+        manifest,
+        lineage: directory.lineage(),
+        generation: Some(directory.generation()),
+        newest_epoch: directory.next_epoch().saturating_sub(1),
+    })?;
+    let base = manifest.map(|manifest| manifest.epoch);
     let outbox = match (prepared, &builder.repository) {
         (Some(prepared), Some(settings)) => {
             let uploader = prepared.claim(&directory, &builder.name, base, builder.retain)?;
@@ -134,9 +144,6 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         }
         _ => None,
     };
-    let mut events = EventOperators::new(&builder);
-    let plan = choice.chosen.as_ref().map(|verified| evolve(verified.manifest(), &mut builder, &events));
-    let plan = plan.transpose()?;
     let families: Vec<FamilySpec> = builder.windows.iter().map(family).chain(events.families()).collect();
     let memory = StateMemory::new(builder.state_bytes());
     let mut operators: Vec<WindowOperator> = builder
@@ -209,6 +216,23 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         clock: builder.clock,
         restored,
         failed: false,
+    })
+}
+
+/// Refuses a checkpoint in the repository that would be fetched and could not be gone on from, while whoever has the
+/// repository now can still go on with it.
+fn approve_fetch(builder: &WindowStoreBuilder, path: &Path) -> Result<()> {
+    let Some(settings) = &builder.repository else { return Ok(()) };
+    let Some((_, manifest)) = preview(settings, path, &builder.name, builder.restore_at)? else {
+        return Ok(());
+    };
+    let (mut windows, events) = (builder.windows.clone(), EventOperators::new(builder).states());
+    refuse_misfit(&evolution::plan(&manifest, &mut windows, &events, &builder.rules).report)?;
+    builder.ask(&Candidate {
+        manifest: Some(&manifest),
+        lineage: manifest.lineage,
+        generation: None,
+        newest_epoch: manifest.epoch,
     })
 }
 

@@ -19,6 +19,7 @@ fn key(epoch: u64, generation: u64) -> ManifestKey {
 
 fn facts(local: Option<(u64, &[u64])>, stored: &[(u64, u64)], at: Option<u64>) -> StartFacts {
     StartFacts {
+        owner: None,
         local: local.map(|(generation, epochs)| LocalFacts {
             lineage: OURS,
             generation,
@@ -56,6 +57,13 @@ fn a_start_never_begins_empty_beside_checkpoints_and_never_lets_one_side_win_sil
         // Asked for by its number.
         (facts(Some((3, &[7])), &[(8, 4)], Some(7)), Local),
         (facts(Some((3, &[8])), &[(9, 4)], Some(9)), behind(9, 4)),
+        // Taken over by somebody who has uploaded nothing yet.
+        (
+            StartFacts { owner: Some(4), ..facts(Some((3, &[7])), &[(7, 3)], None) },
+            Refuse(Refusal::Overtaken(4)),
+        ),
+        (StartFacts { owner: Some(4), ..facts(Some((3, &[7])), &[(7, 3)], Some(7)) }, Local),
+        (StartFacts { owner: Some(3), ..facts(Some((3, &[8])), &[(7, 3)], None) }, Local),
         // Fetched by its number: asked for again, until a new checkpoint follows it.
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], None), behind(8, 4)),
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], Some(7)), Local),

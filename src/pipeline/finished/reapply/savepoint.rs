@@ -29,7 +29,7 @@ use crate::pipeline::assemble;
 use crate::pipeline::config::{Partitioning, PipelineConfig};
 use crate::pipeline::finished::row::{Part, parts};
 use crate::pipeline::source::{FileSource, ParsePlan};
-use crate::pipeline::task::{RunOptions, open_store};
+use crate::pipeline::task::{RunOptions, store_builder};
 use crate::store::{Barrier, WindowStore};
 
 /// Records that were not applied and are listed one by one.
@@ -196,7 +196,8 @@ fn open(config: &PipelineConfig, scratch: &Path, clock: &Arc<dyn Clock>) -> Resu
     let mut elsewhere = config.clone();
     elsewhere.state.directory = scratch.to_owned();
     let (_, operators) = assemble::operators(config);
-    let store = open_store(&elsewhere, operators, RunOptions::default(), clock)?;
+    let store = store_builder(&elsewhere, operators, RunOptions::default(), clock)?
+        .open(&elsewhere.state.directory)?;
     store.directory().replace_restored()?;
     Ok(store)
 }

@@ -282,6 +282,24 @@ fn a_second_machine_takes_over_and_the_first_one_stops_and_says_to_whom() {
 }
 
 #[test]
+fn a_start_that_could_not_go_on_leaves_the_repository_to_the_one_that_does() {
+    let one = Site::in_memory(&mirrored("mirror", true, DECADE));
+    let url = one.path("mirror").to_str().unwrap().to_owned();
+    let first = Running::start(one.command(&["--quiet", "--rate", "4000"]));
+    wait_until("the first machine has uploaded", || {
+        repository(&["list", &url], None).as_array().is_some_and(|listed| !listed.is_empty())
+    });
+    let other = Site::in_memory(&mirrored(&url, true, &DECADE.replace("3650d", "365d")));
+    other.run(&["--quiet"]).assert_refused(INCOMPATIBLE, &["365"]);
+    let in_the_way = Site::in_memory(&mirrored(&url, true, DECADE));
+    in_the_way.write("out/decade", "a file");
+    let refused = in_the_way.run(&["--quiet"]);
+    assert!(refused.stderr.contains("out/decade"), "{}", refused.stderr);
+    let ended = first.wait();
+    assert_eq!(ended.summary()["outcome"], "completed", "it was not stopped");
+}
+
+#[test]
 fn a_store_that_is_away_is_warned_of_and_processing_goes_on() {
     let Some(mut s3) = S3::start() else { return };
     let url = s3.url("away");
