@@ -19,6 +19,9 @@ use crate::checkpoint::plan::plan_sweep;
 use crate::checkpoint::savepoint;
 use crate::clock::Clock;
 
+/// How often a left-over is swept where somebody is at work in it.
+const SWEEPS_MAX: u32 = 5;
+
 /// What a state directory takes from the outside world.
 #[derive(Clone, Debug)]
 pub struct Environment {
@@ -371,18 +374,34 @@ fn sweep(fs: &dyn DurableFs, layout: &Layout) -> Result<(), CheckpointError> {
     let in_checkpoints = left_over.into_iter().map(|name| checkpoints.join(name));
     let in_work = names(&work)?.map(|name| work.join(name));
     for path in in_checkpoints.chain(in_work) {
-        match remove_any(fs, &path) {
-            // Whoever left it may be tidying up at this moment: a process that lost the directory and ends.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let left = std::fs::symlink_metadata(&path).is_ok();
-                if left { remove_any(fs, &path) } else { Ok(()) }
-            }
-            other => other,
+        if sweep_one(fs, &path).map_err(CheckpointError::io("sweep a left-over", &path))? {
+            tracing::info!(path = %path.display(), "swept a left-over");
+        } else {
+            tracing::warn!(
+                path = %path.display(),
+                "a left-over stays until the next open: a process that this one has taken over from still writes there"
+            );
         }
-        .map_err(CheckpointError::io("sweep a left-over", &path))?;
-        tracing::info!(path = %path.display(), "swept a left-over");
     }
     savepoint::sweep(fs, layout)
+}
+
+/// Removes a left-over; false when somebody goes on writing there. Whoever left it may be at work at this moment: a process
+/// that lost the directory, and tidies up or has not noticed.
+fn sweep_one(fs: &dyn DurableFs, path: &Path) -> io::Result<bool> {
+    for _ in 0..SWEEPS_MAX {
+        match remove_any(fs, path) {
+            Ok(()) => return Ok(true),
+            Err(error)
+                if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) =>
+            {
+                return Err(error);
+            }
+            Err(_) if std::fs::symlink_metadata(path).is_err() => return Ok(true),
+            Err(_) => {}
+        }
+    }
+    Ok(false)
 }
 
 /// Work and checkpoints share files by hard link; a mount between the two turns each link into a copy.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{HastyFs, checkpoint, draft, environment, fill, made, open, overwrite, take_over};
 use crate::checkpoint::{CheckpointError, Manifest, StateDirectory, list, verify};
@@ -176,6 +177,25 @@ fn a_lineage_that_is_lost_damaged_or_newer_is_an_error_of_its_own() {
     assert!(matches!(error, CheckpointError::LineageDamaged { .. }), "{error}");
     assert_eq!(Error::from(error).kind(), ErrorKind::Damaged);
     assert!(verify(&path.join("checkpoints/chk-0000000001")).is_sound());
+}
+
+#[test]
+fn a_process_that_was_taken_over_and_writes_on_does_not_hold_its_successor_up() {
+    static WRITES: AtomicUsize = AtomicUsize::new(0);
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), 1);
+    for (epoch, (writes, left)) in (2..).zip([(1, 0), (1_000, 1)]) {
+        WRITES.store(writes, Ordering::SeqCst);
+        let old = open(&path).unwrap();
+        old.materialise(&old.newest_verified(None).unwrap().chosen.unwrap()).unwrap();
+        std::fs::remove_file(path.join("LOCK")).unwrap();
+        let fs = HastyFs { busy: Some(&WRITES), ..HastyFs::default() };
+        let state = StateDirectory::open_in(&path, "flights", environment(Arc::new(fs))).unwrap();
+        assert_eq!(std::fs::read_dir(path.join("work")).unwrap().count(), left);
+        assert_eq!(checkpoint(&state).unwrap().epoch(), epoch);
+    }
+    let _state = open(&path).unwrap();
+    assert_eq!(std::fs::read_dir(path.join("work")).unwrap().count(), 0);
 }
 
 #[test]
