@@ -56,8 +56,8 @@ impl Slot {
         if self.primitive == Primitive::Present {
             let validity = column.validity();
             for touch in touches {
-                words[touch.row as usize * stride + self.word] +=
-                    u64::from(validity.is_present(touch.event as usize));
+                let present = &mut words[touch.row as usize * stride + self.word];
+                *present = present.wrapping_add(u64::from(validity.is_present(touch.event as usize)));
             }
             return;
         }
