@@ -92,6 +92,14 @@ impl Slot {
         }
     }
 
+    /// Puts words that were read into the form that updates leave them in: a damaged pane may have any.
+    pub(super) fn normalise(self, row: &mut [u64]) {
+        if let Primitive::SumFloat | Primitive::SquaresFloat = self.primitive {
+            let sum = float_sum(row, self.word).normalised();
+            row[self.word..self.word + 2].copy_from_slice(&sum.to_words());
+        }
+    }
+
     /// Merges the words of the row `other` into those of `row`.
     pub(super) fn merge(self, row: &mut [u64], other: &[u64]) {
         let word = self.word;
