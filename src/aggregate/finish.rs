@@ -106,19 +106,19 @@ fn int_average(sum: i128, count: u64) -> f64 {
     if sum < 0 { -size } else { size }
 }
 
-/// The average with more digits than the values, the last rounded half to even. Cannot overflow: the whole part is
-/// one of 64 bits, the rest smaller than the count.
+/// The average with more digits than the values, the last rounded half to even. Of events it cannot overflow: the whole
+/// part is one of 64 bits, the rest smaller than the count. That of a damaged pane stops at the greatest number.
 fn decimal_average(sum: i128, count: u64, scale: u8) -> Value {
     let count = i128::from(count);
     let more = 10_i128.pow(u32::from(AVG_DIGITS));
     let (whole, rest) = (sum.div_euclid(count), sum.rem_euclid(count) * more);
-    let (digits, rest) = (whole * more + rest / count, rest % count);
+    let (digits, rest) = (whole.saturating_mul(more).saturating_add(rest / count), rest % count);
     let up = match (rest * 2).cmp(&count) {
         std::cmp::Ordering::Less => false,
         std::cmp::Ordering::Equal => digits % 2 != 0,
         std::cmp::Ordering::Greater => true,
     };
-    Value::Decimal { unscaled: digits + i128::from(up), scale: scale + AVG_DIGITS }
+    Value::Decimal { unscaled: digits.saturating_add(i128::from(up)), scale: scale + AVG_DIGITS }
 }
 
 /// The sum of squared distances from the mean, from sums that are wide enough for what cancels. Rounding may leave it
@@ -155,6 +155,7 @@ mod tests {
             average(i128::from(i64::MIN) * i128::from(u64::MAX), u64::MAX),
             i128::from(i64::MIN) * 10_000
         );
+        assert_eq!((average(i128::MIN, 1), average(i128::MAX, 1)), (i128::MIN, i128::MAX));
     }
 
     #[test]

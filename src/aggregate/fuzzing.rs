@@ -1,10 +1,13 @@
 //! Fuzz targets of stored panes: reading, merging and finishing arbitrary payloads of every aggregate, and the fields of
 //! stored events.
 
+use std::sync::OnceLock;
+
 use super::{
-    AggregateSpec, Beyond, Fraction, Function, InputType, Keep, Layout, RowMut, RowRef, Sketches, Value,
-    decode_fields,
+    AggregateSpec, Beyond, Fraction, Function, InputType, Keep, Layout, RowMut, RowRef, Sketches, Touch,
+    Value, decode_fields,
 };
+use crate::event::{Datum, EventBatch, ValueColumn};
 
 /// States of at most a few KiB of stored bytes take no more memory than this.
 const STATE_BYTES_MAX: usize = 4 << 20;
@@ -44,6 +47,28 @@ const fn kind_column(kind: InputType) -> usize {
         InputType::Decimal(_) => 2,
         InputType::Text => 3,
     }
+}
+
+/// Events with a value of each type, which run from `from`.
+fn events(from: i64, count: usize) -> EventBatch {
+    let columns =
+        vec![ValueColumn::int(), ValueColumn::float(), ValueColumn::decimal(2), ValueColumn::text()];
+    let mut batch = EventBatch { values: columns, ..EventBatch::default() };
+    for value in (from..).take(count) {
+        batch.times.push(1_000 * value);
+        batch.records.push(value.unsigned_abs());
+        let text = "t".repeat(value.unsigned_abs() as usize % 4);
+        let data = [
+            Datum::Int(value),
+            Datum::Float(value as f64 / 4.0),
+            Datum::Decimal { unscaled: value, scale: 2 },
+            Datum::Text(text.as_bytes()),
+        ];
+        for (column, datum) in batch.values.iter_mut().zip(data) {
+            assert!(column.push(datum), "a column takes its type");
+        }
+    }
+    batch
 }
 
 /// A row with its own slab.
@@ -100,6 +125,12 @@ impl<'a> Pane<'a> {
             && left.iter().zip(&right).all(|(left, right)| super::laws::same_value(left, right))
     }
 
+    fn update(&mut self, batch: &EventBatch) {
+        let touches: Vec<Touch> =
+            (0..batch.times.len()).map(|event| Touch { row: 0, event: event as u32 }).collect();
+        self.layout.update(&mut self.words, &mut self.sketches, &touches, batch);
+    }
+
     fn merged(&self, other: &Self) -> Self {
         let mut merged = Self::new(self.layout);
         merged.row_mut().assign(self.row());
@@ -116,8 +147,13 @@ pub(crate) fn payloads(bytes: &[u8]) {
     let (base, operand) = rest.split_at(cut);
     let (base, operand) = (Pane::read(&layout, base), Pane::read(&layout, operand));
     let identity = Pane::new(&layout);
+    static MORE: OnceLock<EventBatch> = OnceLock::new();
+    let more = MORE.get_or_init(|| events(-1, 4));
     for pane in base.iter().chain(&operand) {
-        assert!(pane.merged(&identity).same(pane), "the identity changes a pane");
+        let mut merged = pane.merged(&identity);
+        assert!(merged.same(pane), "the identity changes a pane");
+        merged.update(more);
+        assert!(Pane::read(&layout, &merged.written()).is_some(), "a pane with more events is not read back");
     }
     if let (Some(base), Some(operand)) = (base, operand) {
         let (one, other) = (base.merged(&operand), operand.merged(&base));
@@ -138,31 +174,11 @@ pub(crate) fn fields(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::Touch;
-    use crate::event::{Datum, EventBatch, ValueColumn};
 
-    /// What a pane stores of `events`, whose values run from `from`.
-    fn payload(layout: &Layout, from: i64, events: usize) -> Vec<u8> {
-        let columns =
-            vec![ValueColumn::int(), ValueColumn::float(), ValueColumn::decimal(2), ValueColumn::text()];
-        let mut batch = EventBatch { values: columns, ..EventBatch::default() };
-        for value in (from..).take(events) {
-            batch.times.push(1_000 * value);
-            batch.records.push(value.unsigned_abs());
-            let text = "t".repeat(value.unsigned_abs() as usize % 4);
-            let data = [
-                Datum::Int(value),
-                Datum::Float(value as f64 / 4.0),
-                Datum::Decimal { unscaled: value, scale: 2 },
-                Datum::Text(text.as_bytes()),
-            ];
-            for (column, datum) in batch.values.iter_mut().zip(data) {
-                assert!(column.push(datum));
-            }
-        }
-        let touches: Vec<Touch> = (0..events).map(|event| Touch { row: 0, event: event as u32 }).collect();
+    /// What a pane stores of `count` events, whose values run from `from`.
+    fn payload(layout: &Layout, from: i64, count: usize) -> Vec<u8> {
         let mut pane = Pane::new(layout);
-        layout.update(&mut pane.words, &mut pane.sketches, &touches, &batch);
+        pane.update(&events(from, count));
         pane.written()
     }
 

@@ -188,7 +188,7 @@ impl Layout {
         let stride = self.stride();
         for touch in touches {
             if let Some(rows) = words.get_mut(touch.row as usize * stride) {
-                *rows += 1;
+                *rows = rows.wrapping_add(1);
             }
         }
         for slot in &self.slots {

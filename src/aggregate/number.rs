@@ -27,6 +27,13 @@ impl ExactFloat {
         [self.high.to_bits(), self.low.to_bits()]
     }
 
+    /// The same sum in words as additions leave them, whatever they were: then it goes on in the same way, merged with
+    /// others before or not.
+    pub(super) fn normalised(self) -> Self {
+        let (high, low) = two_sum(self.high, self.low);
+        Self::renormalised(high + 0.0, low)
+    }
+
     /// The square of a value, exact unless it is beyond the range of doubles.
     #[must_use]
     pub fn square(value: f64) -> Self {
@@ -171,6 +178,16 @@ mod tests {
         assert!(sum(&[f64::INFINITY, f64::NEG_INFINITY]).is_nan());
         assert!(sum(&[f64::NAN, 1.0]).is_nan());
         assert_eq!(sum(&[f64::MAX, f64::MAX]), f64::INFINITY);
+    }
+
+    #[test]
+    fn words_that_no_addition_leaves_are_put_right() {
+        let sum = |high, low| ExactFloat { high, low };
+        assert_eq!(sum(0.0, 2e45).normalised(), sum(2e45, 0.0));
+        assert_eq!(sum(1.0, 1e-30).normalised(), sum(1.0, 1e-30));
+        assert_eq!(sum(f64::MAX, f64::MAX).normalised(), sum(f64::INFINITY, 0.0));
+        assert!(sum(-0.0, -0.0).normalised().value().is_sign_positive());
+        assert!(sum(1.0, f64::NAN).normalised().value().is_nan());
     }
 
     #[test]

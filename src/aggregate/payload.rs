@@ -168,6 +168,9 @@ pub(super) fn read(
     for (word, chunk) in words.iter_mut().zip(chunks) {
         *word = u64::from_le_bytes(*chunk);
     }
+    for slot in layout.slots() {
+        slot.normalise(words);
+    }
     for (sketch, held) in places.iter().zip(states) {
         words[sketch.place.word] = held.map_or(0, |held| sketches.insert(held));
     }

@@ -56,8 +56,8 @@ impl Slot {
         if self.primitive == Primitive::Present {
             let validity = column.validity();
             for touch in touches {
-                words[touch.row as usize * stride + self.word] +=
-                    u64::from(validity.is_present(touch.event as usize));
+                let present = &mut words[touch.row as usize * stride + self.word];
+                *present = present.wrapping_add(u64::from(validity.is_present(touch.event as usize)));
             }
             return;
         }
@@ -89,6 +89,14 @@ impl Slot {
                 let at = touch.row as usize * stride + self.word;
                 add(self.primitive, &mut words[at..], values[event]);
             }
+        }
+    }
+
+    /// Puts words that were read into the form that updates leave them in: a damaged pane may have any.
+    pub(super) fn normalise(self, row: &mut [u64]) {
+        if let Primitive::SumFloat | Primitive::SquaresFloat = self.primitive {
+            let sum = float_sum(row, self.word).normalised();
+            row[self.word..self.word + 2].copy_from_slice(&sum.to_words());
         }
     }
 

@@ -35,13 +35,10 @@ impl Wide {
         Self(self.0.map(|word| !word)).plus(Self([1, 0, 0]))
     }
 
-    /// A signed number of 128 bits times one of 64.
-    fn product(a: i128, b: u64) -> Self {
-        let (a, negative) = (a.unsigned_abs(), a < 0);
+    fn product(a: u128, b: u64) -> Self {
         let low = (a & u128::from(u64::MAX)) * u128::from(b);
         let high = (a >> 64) * u128::from(b) + (low >> 64);
-        let product = Self([low as u64, high as u64, (high >> 64) as u64]);
-        if negative { product.negated() } else { product }
+        Self([low as u64, high as u64, (high >> 64) as u64])
     }
 
     fn as_u128(self) -> Option<u128> {
@@ -61,14 +58,14 @@ impl Wide {
 /// Taken around the whole part of the mean, where all of it is an exact integer, so that nothing cancels.
 pub(super) fn squared_distances(count: u64, sum: i128, squares: Wide) -> f64 {
     let n = i128::from(count);
-    // The mean of 64-bit integers is one; the rest is less than the count.
+    // The mean of 64-bit integers is one; the rest is less than the count. A damaged pane may say otherwise: then the
+    // result means nothing, as everything here is modulo 2^192.
     let (mean, rest) = (sum.div_euclid(n), sum.rem_euclid(n) as u64);
     let magnitude = mean.unsigned_abs() as u64;
-    // Σ(x − m)² = Σx² − 2mΣx + nm², each term below 2^192.
-    let cross = Wide::product(sum, magnitude);
-    let cross = cross.plus(cross);
-    let cross = if mean < 0 { cross } else { cross.negated() };
-    let around = squares.plus(cross).plus(Wide::product((i128::from(magnitude)).pow(2), count));
+    // Σ(x − m)² = Σx² − 2mΣx + nm², each term below 2^192. Mean and sum are of one sign.
+    let cross = Wide::product(sum.unsigned_abs(), magnitude);
+    let around = squares.plus(cross.plus(cross).negated());
+    let around = around.plus(Wide::product(u128::from(magnitude).pow(2), count));
     // Σ(x − mean)² = Σ(x − m)² − rest²/n.
     let correction = u128::from(rest).pow(2);
     match around.as_u128().and_then(|around| around.checked_mul(u128::from(count))) {
@@ -97,6 +94,13 @@ mod tests {
         assert_eq!(distances(&[i64::MIN, i64::MAX]), (2_f64.powi(64) - 1.0).powi(2) / 2.0);
         assert_eq!(distances(&[7; 5]), 0.0);
         assert_eq!(distances(&[i64::MIN; 4]), 0.0);
+    }
+
+    #[test]
+    fn sums_that_no_events_have_are_told_from_without_overflow() {
+        for (count, sum) in [(1, i128::MIN), (1, i128::MAX), (3, -1 << 65), (u64::MAX, i128::MIN)] {
+            assert!(!squared_distances(count, sum, Wide::from_words([u64::MAX; 3])).is_nan());
+        }
     }
 
     proptest! {

@@ -44,7 +44,9 @@ pub(super) fn scan_row(
                 return broken_at_line_end(text, start, start, complete, detail);
             }
             Cell::Misquoted(place) => {
-                let found = shown(&text[place..text.len().min(place + 12)]);
+                // Never of the rows after it: how many of them are here depends on where the block was cut.
+                let line = memchr::memchr(b'\n', &text[place..]).map_or(text.len(), |length| place + length);
+                let found = shown(&text[place..line.min(place + 12)]);
                 let detail =
                     format!("column {} goes on after its closing quote: found `{found}`", column + 1);
                 return broken_at_line_end(text, start, place, complete, detail);

@@ -3,8 +3,9 @@
 //! Knows processes and clocks; what is run, and why, is `tasks`' matter.
 
 use std::fmt;
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Why a task ended early.
@@ -72,11 +73,32 @@ impl Steps {
     }
 
     /// Runs a command as a named step, in the repository's root, with the terminal as its own.
-    pub(crate) fn run(&mut self, name: &str, shown: &str, mut command: Command) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, name: &str, shown: &str, command: Command) -> Result<(), Failure> {
+        self.timed(name, shown, command, Command::status)
+    }
+
+    /// As [`Steps::run`], but every line of its standard error goes to `line` instead of to the terminal.
+    pub(crate) fn run_read(
+        &mut self,
+        name: &str,
+        shown: &str,
+        command: Command,
+        line: impl FnMut(&str),
+    ) -> Result<(), Failure> {
+        self.timed(name, shown, command, |command| read(command, line))
+    }
+
+    fn timed(
+        &mut self,
+        name: &str,
+        shown: &str,
+        mut command: Command,
+        run: impl FnOnce(&mut Command) -> io::Result<ExitStatus>,
+    ) -> Result<(), Failure> {
         eprintln!("==> {name}: {shown}");
         let started = now();
         let envs = self.env.iter().map(|(name, value)| (name, value));
-        let ended = command.current_dir(root()).envs(envs).status();
+        let ended = run(command.current_dir(root()).envs(envs));
         let took = started.elapsed();
         let failed = match ended {
             Ok(status) if status.success() => None,
@@ -118,6 +140,16 @@ impl Steps {
         }
         table + &format!("  {:width$}  {:>8}", "total", Time(total).to_string())
     }
+}
+
+fn read(command: &mut Command, mut line: impl FnMut(&str)) -> io::Result<ExitStatus> {
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    if let Some(errors) = child.stderr.take() {
+        for bytes in BufReader::new(errors).split(b'\n') {
+            line(&String::from_utf8_lossy(&bytes?));
+        }
+    }
+    child.wait()
 }
 
 /// The root of the repository.
@@ -177,6 +209,15 @@ mod tests {
         let mut steps = Steps::new(vec![("FIRST", "1".to_owned())]);
         steps.set("SECOND", "2");
         assert!(steps.run("env", "test", shell("test \"$FIRST$SECOND\" = 12")).is_ok());
+    }
+
+    #[test]
+    fn the_lines_of_a_step_are_read() {
+        let (mut steps, mut lines) = (Steps::new(Vec::new()), Vec::new());
+        let script = "echo one >&2; echo two; printf three >&2; exit 3";
+        let ended = steps.run_read("read", script, shell(script), |line| lines.push(line.to_owned()));
+        assert_eq!(ended.expect_err("exit code 3 is a failure").code(), 1);
+        assert_eq!(lines, ["one", "three"]);
     }
 
     #[test]

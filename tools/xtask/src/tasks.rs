@@ -144,6 +144,7 @@ pub(crate) fn ci() -> Result<(), Failure> {
         .and_then(|()| lints(&mut steps))
         .and_then(|()| documentation(&mut steps))
         .and_then(|()| run_tests(&mut steps, &[]))
+        .and_then(|()| fuzzing::smoke(&mut steps))
         .and_then(|()| deny::steps(&mut steps));
     eprintln!("\n{}", steps.table());
     done
