@@ -7,4 +7,5 @@ mod data;
 mod docs;
 mod hazards;
 mod layers;
+mod pipeline_file;
 mod source;
