@@ -378,7 +378,7 @@ fn sweep(fs: &dyn DurableFs, layout: &Layout) -> Result<(), CheckpointError> {
             other => other,
         }
         .map_err(CheckpointError::io("sweep a left-over", &path))?;
-        tracing::info!(path = %path.display(), "swept a left-over");
+        tracing::debug!(path = %path.display(), "swept a left-over");
     }
     savepoint::sweep(fs, layout)
 }

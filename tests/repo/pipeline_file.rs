@@ -89,7 +89,9 @@ fn the_reference_of_the_pipeline_file_has_every_key_and_no_other() {
 fn the_reference_of_the_pipeline_file_names_every_choice() {
     let page = read(&root().join("docs/PIPELINE.md"));
     let named = |word: &String| {
-        [format!("`\"{word}\"`"), format!("`{word}`"), format!("`.{word}`")].iter().any(|form| page.contains(form))
+        [format!("`\"{word}\"`"), format!("`{word}`"), format!("`.{word}`")]
+            .iter()
+            .any(|form| page.contains(form))
     };
     let settings = words(&config_code()).into_iter().filter(|word| !NO_SETTINGS.contains(&word.as_str()));
     let missing: Vec<String> = settings.filter(|word| !named(word)).collect();
@@ -103,5 +105,8 @@ fn keys_and_words_are_found_in_code() {
     assert_eq!(words_between(code, ".take(", ")"), ["size".to_owned()].into());
     assert_eq!(words_between(code, ".require(", ")"), ["path".to_owned()].into());
     assert_eq!(words(code).into_iter().collect::<Vec<_>>(), ["from", "none", "path", "size", "to"]);
-    assert_eq!(documented("| key | x |\n|---|\n| `a`, `b` | c |\n\n| no |\n| `d` |"), ["a", "b"].map(str::to_owned).into());
+    assert_eq!(
+        documented("| key | x |\n|---|\n| `a`, `b` | c |\n\n| no |\n| `d` |"),
+        ["a", "b"].map(str::to_owned).into()
+    );
 }
