@@ -83,7 +83,7 @@ fn open(directory: &Path) -> Result<Box<dyn BufRead>, Error> {
 /// `Unavailable` when it cannot be read.
 pub(super) fn rows(directory: &Path) -> Result<u64, Error> {
     let has_header = directory.join(CSV_HEADER).is_file();
-    let mut rows = 0;
+    let mut rows = 0_u64;
     each_row(directory, |_| rows += 1)?;
     Ok(if has_header { rows.saturating_sub(1) } else { rows })
 }

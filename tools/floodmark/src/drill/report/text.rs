@@ -140,7 +140,7 @@ fn kills(report: &Report) -> Table {
         *same += u64::from(good);
         *replayed += kill.replayed;
         // The run after it may have been killed before it was back at work.
-        *worst = worst.into_iter().chain(kill.recovery_ms).reduce(f64::max);
+        *worst = worst.iter().copied().chain(kill.recovery_ms).reduce(f64::max);
     }
     let mut table = Table::new(&["killed", ">times", ">the same", ">replayed", ">slowest"]);
     for (moment, (count, same, replayed, worst)) in moments {
