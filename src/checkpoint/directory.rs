@@ -375,7 +375,7 @@ fn sweep(fs: &dyn DurableFs, layout: &Layout) -> Result<(), CheckpointError> {
     let in_work = names(&work)?.map(|name| work.join(name));
     for path in in_checkpoints.chain(in_work) {
         if sweep_one(fs, &path).map_err(CheckpointError::io("sweep a left-over", &path))? {
-            tracing::info!(path = %path.display(), "swept a left-over");
+            tracing::debug!(path = %path.display(), "swept a left-over");
         } else {
             tracing::warn!(
                 path = %path.display(),

@@ -23,6 +23,14 @@ pub enum CheckpointError {
         /// What the lock file says about its owner.
         holder: Holder,
     },
+    /// Another process runs on the original of what is to be moved.
+    #[error("a process runs on the original, whose history a move takes over: path={} {holder}", path.display())]
+    OriginalInUse {
+        /// The state directory of the original.
+        path: PathBuf,
+        /// What the lock file says about its owner.
+        holder: Holder,
+    },
     /// Somebody else opened the directory since we did.
     #[error("lineage was taken over: path={} our_generation={ours} reason={reason}", path.display())]
     Fenced {
@@ -206,7 +214,7 @@ impl CheckpointError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Locked { .. } | Self::Fenced { .. } => ErrorKind::Locked,
+            Self::Locked { .. } | Self::OriginalInUse { .. } | Self::Fenced { .. } => ErrorKind::Locked,
             Self::OtherPipeline { .. } | Self::Newer { .. } => ErrorKind::Incompatible,
             Self::Foreign { .. }
             | Self::NoSuchCheckpoint { .. }
@@ -230,6 +238,11 @@ impl CheckpointError {
             Self::Locked { .. } => {
                 "stop that process, or give this one its own state directory; deleting files \
                 does not release the lock and would let two writers in"
+                    .to_owned()
+            }
+            Self::OriginalInUse { .. } => {
+                "stop the original, then move: the moved pipeline goes on in its place; or make a fork, beside which \
+                 it may go on"
                     .to_owned()
             }
             Self::Fenced { .. } => {
@@ -259,7 +272,9 @@ impl CheckpointError {
             }
             Self::NoSuchCheckpoint { .. } => "ask for one of the epochs that are present".to_owned(),
             Self::NoCheckpoints { .. } => {
-                "name a state directory, its directory `checkpoints`, or one checkpoint".to_owned()
+                "name a state directory, its directory `checkpoints`, or one checkpoint; one of a repository is brought \
+                 here by `floodmark repository fetch`"
+                    .to_owned()
             }
             Self::Sync { .. } | Self::Poisoned { .. } => {
                 "check the disk, then start again: the last complete checkpoint is restored".to_owned()
@@ -309,6 +324,7 @@ fn io_remedy(source: &io::Error) -> Option<&'static str> {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Some("free space on the volume of the state directory; the last complete checkpoint is intact")
         }
+        io::ErrorKind::NotFound => Some("check the path: there is nothing"),
         io::ErrorKind::PermissionDenied => Some("give the process access to the path"),
         io::ErrorKind::ReadOnlyFilesystem => Some("mount the volume of the state directory writable"),
         _ if Errno::from_io_error(source) == Some(Errno::MFILE) => {

@@ -17,6 +17,7 @@ use super::strain::Strain;
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::EventBatch;
 use crate::event_time::Watermark;
 use crate::operator::{Advance, Mode, PartitionId, SourceId};
 use crate::repository::Location;
@@ -111,6 +112,7 @@ struct Task<'a> {
     // A block is half processed, or was when an error ended the run: there is no event boundary to stop at.
     mid_block: bool,
     warned_of_clocks: bool,
+    warned_of_quotes: bool,
     strain: Strain,
     summary: SummaryBuilder,
 }
@@ -186,6 +188,7 @@ impl<'a> Task<'a> {
             changed: false,
             mid_block: false,
             warned_of_clocks: false,
+            warned_of_quotes: false,
             strain: Strain::default(),
             summary,
             clock,
@@ -246,7 +249,8 @@ impl<'a> Task<'a> {
         Ok(())
     }
 
-    /// Waits until the events so far are due at the rate asked for. A block is the unit; a stop is heeded at once.
+    /// Waits until the events so far are due at the rate asked for. A piece of a block is the unit; a stop is heeded at
+    /// once.
     fn keep_rate(&self, stop: &StopFlag) {
         let Some(rate) = self.rate else { return };
         let events = self.outputs.counters.events.saturating_sub(self.summary.events_before());
@@ -287,8 +291,8 @@ impl<'a> Task<'a> {
         self.store.tick(|_| true, &mut self.outputs)
     }
 
-    /// Processes a block. Where an event makes very much due that is fired step by step, and a stop in between leaves
-    /// the rest of the block unread.
+    /// Processes a block. Where an event makes very much due that is fired step by step, and with a rate the block is
+    /// taken in pieces; a stop in between leaves the rest of the block unread.
     fn process(&mut self, mut block: Block, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
         let index = block.partition.0 as usize;
         let leader = self.readings.get(block.batch.partition.0 as usize).map(|reading| reading.id);
@@ -304,17 +308,18 @@ impl<'a> Task<'a> {
             self.store.recognise(id, identity);
         }
         self.warn_of_clocks(&block);
+        self.warn_of_quotes(&block);
         self.outputs.expect_rejected(std::mem::take(&mut block.rejected));
         let mut next = 0;
         while next < block.batch.len() {
-            let from = next;
-            // An event is counted before it may turn out to be rejected by a bound.
-            self.outputs.counters.events += (block.batch.len() - from) as u64;
-            next = self.store.process_some(&block.batch, from, &mut self.outputs)?;
-            self.outputs.counters.events -= (block.batch.len() - next) as u64;
-            if self.store.is_firing() {
+            next = self.process_piece(&block.batch, next)?;
+            let is_piece = next < block.batch.len();
+            if self.store.is_firing() || is_piece {
                 self.stand_between(&block, next, start)?;
                 self.fire_on(stop, watch)?;
+                if is_piece {
+                    self.pause_between(stop, watch)?;
+                }
                 if stop.is_set() {
                     return Ok(());
                 }
@@ -340,6 +345,41 @@ impl<'a> Task<'a> {
         }
         self.mid_block = false;
         self.reader.recycle(block);
+        Ok(())
+    }
+
+    /// Processes events of a batch, from `from` on: to its end, to the first that makes very much due, or as many as the
+    /// rate lets come between two looks at the clock. Returns the place behind them.
+    fn process_piece(&mut self, batch: &EventBatch, from: usize) -> Result<usize> {
+        let until = from.saturating_add(self.piece_events()).min(batch.len());
+        let piece = (until < batch.len()).then(|| batch.part(from..until));
+        let (batch, at) = piece.as_ref().map_or((batch, from), |piece| (piece, 0));
+        // An event is counted before it may turn out to be rejected by a bound.
+        self.outputs.counters.events += (batch.len() - at) as u64;
+        let reached = self.store.process_some(batch, at, &mut self.outputs)?;
+        self.outputs.counters.events -= (batch.len() - reached) as u64;
+        Ok(from + (reached - at))
+    }
+
+    /// Events that are taken in one piece: all of a block, unless they are to come at a rate. A block of 256 KiB may
+    /// hold what is due in many seconds, in which no checkpoint would be made. Where blocks are cut is no matter of the
+    /// rate: in which order files are read depends on it. With batches the place in the middle of one is none to go on at.
+    fn piece_events(&self) -> usize {
+        match self.rate {
+            Some(rate) if self.config.watermark.advance == Advance::Event => {
+                let pieces_per_second = 1_000 / PATIENCE.as_millis().max(1) as u64;
+                usize::try_from(u64::from(rate.get()).div_ceil(pieces_per_second)).unwrap_or(usize::MAX)
+            }
+            _ => usize::MAX,
+        }
+    }
+
+    /// What comes between two pieces of a block.
+    fn pause_between(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
+        self.heed_the_clock()?;
+        self.fire_on(stop, watch)?;
+        self.take_turn(watch)?;
+        self.keep_rate(stop);
         Ok(())
     }
 
@@ -427,6 +467,23 @@ impl<'a> Task<'a> {
                  wrong clocks; set max_ahead in [watermark.bounds] to another length, or to \"off\""
             );
         }
+    }
+
+    /// Says once that a record that cannot be used takes more than a line: of CSV, the lines up to the next quote.
+    fn warn_of_quotes(&mut self, block: &Block) {
+        let Some(rejected) = block.rejected.iter().find(|rejected| rejected.lines > 1) else { return };
+        if std::mem::replace(&mut self.warned_of_quotes, true) {
+            return;
+        }
+        let reading = self.readings.get(block.partition.0 as usize);
+        tracing::warn!(
+            file = reading.map(|reading| reading.name.as_str()).unwrap_or_default(),
+            line = rejected.record,
+            lines = rejected.lines,
+            detail = %rejected.detail,
+            "a broken record takes several lines with it, up to the next quote; they are counted as one rejected record: \
+             mend the quote, or look for more of them in the dead-letter output"
+        );
     }
 
     fn checkpoint_is_due(&self) -> bool {

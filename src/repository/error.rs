@@ -174,7 +174,7 @@ pub enum RepositoryError {
         epoch: u64,
     },
     /// There is no such checkpoint.
-    #[error("no such checkpoint in the repository: place={place} epoch={epoch:?} present={present:?}")]
+    #[error("no such checkpoint in the repository: place={place}{} present={present:?}", asked(*epoch))]
     NoCheckpoint {
         /// The repository.
         place: String,
@@ -285,6 +285,11 @@ impl RepositoryError {
             Self::Exists { .. } | Self::Thread | Self::Stopped | Self::Checkpoint(_) => return None,
         })
     }
+}
+
+/// The epoch that was asked for, where one was.
+fn asked(epoch: Option<u64>) -> String {
+    epoch.map(|epoch| format!(" epoch={epoch}")).unwrap_or_default()
 }
 
 impl From<RepositoryError> for Error {

@@ -1,5 +1,5 @@
 //! Tests of the repository itself: layers, doors of outside libraries, sources of data, links in the documentation,
-//! the table of hazards.
+//! the table of hazards, the reference of the pipeline file.
 //!
 //! They read files and know nothing of what the code does.
 
@@ -7,4 +7,5 @@ mod data;
 mod docs;
 mod hazards;
 mod layers;
+mod pipeline_file;
 mod source;

@@ -85,7 +85,7 @@ pub struct RestoredState {
 /// all, and every byte of it was read and verified. The original is not changed.
 ///
 /// # Errors
-/// [`CheckpointError::Locked`] for a move while a process runs on the original; [`CheckpointError::Refused`] when the
+/// [`CheckpointError::OriginalInUse`] for a move while a process runs on the original; [`CheckpointError::Refused`] when the
 /// target is taken or a partition is not known; otherwise as [`super::create()`].
 pub fn restore(
     request: &RestoreRequest,
@@ -287,7 +287,7 @@ fn refuse_running(checkpoint: &Path) -> Result<(), CheckpointError> {
     let Some(layout) = home_of(checkpoint) else { return Ok(()) };
     let held = holder_of(&layout.lock()).map_err(CheckpointError::io("look at the lock", &layout.lock()))?;
     match held {
-        Some(holder) => Err(CheckpointError::Locked { path: layout.root, holder }),
+        Some(holder) => Err(CheckpointError::OriginalInUse { path: layout.root, holder }),
         None => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use crate::checkpoint::{
     CheckpointError, Environment, Keep, LineageId, PartitionState, Position, Problem, SourceIdentity,
     StagedOutput, StateDirectory, verify,
 };
+use crate::error::Error;
 use crate::event_time::Watermark;
 
 const FORK: LineageId = LineageId([0xf0; 16]);
@@ -328,7 +329,8 @@ fn a_move_is_refused_while_somebody_runs_the_original_and_onto_what_is_there() {
     let running = open(&path).unwrap();
     for from in [&path, &savepoint] {
         let error = restored(from, &to, RestoreAs::Move).unwrap_err();
-        assert!(matches!(error, CheckpointError::Locked { .. }), "{error}");
+        assert!(matches!(error, CheckpointError::OriginalInUse { .. }), "{error}");
+        assert!(Error::from(error).remedy().unwrap().contains("stop the original"));
     }
     drop(running);
     let error = restored(&savepoint, &path, RestoreAs::Move).unwrap_err();

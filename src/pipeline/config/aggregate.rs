@@ -55,12 +55,11 @@ pub(super) fn read_all(
     renames: &mut Renames,
     places: &mut Places<'_>,
 ) -> Result<Vec<AggregateConfig>> {
-    let empty =
-        item.error("there is no aggregate", "Add at least { name = \"rows\", function = \"count\" }.");
+    let empty = item.error("there is no aggregate", "add at least { name = \"rows\", function = \"count\" }");
     let mut aggregates: Vec<AggregateConfig> = Vec::new();
     for item in item.list()? {
         let mut section = item.section(&KEYS)?;
-        let named = section.require("name", "Name the column of the result, such as `name = \"rows\"`.")?;
+        let named = section.require("name", "name the column of the result, such as `name = \"rows\"`")?;
         let name = named.name()?;
         let taken = if RESERVED.contains(&name.as_str()) {
             Some("a column that every result row has")
@@ -72,7 +71,7 @@ pub(super) fn read_all(
             None
         };
         if let Some(owner) = taken {
-            return Err(named.error(format!("\"{name}\" is taken by {owner}"), "Choose another name."));
+            return Err(named.error(format!("\"{name}\" is taken by {owner}"), "choose another name"));
         }
         let was = section.take("was").map(|item| item.name()).transpose()?;
         renames.aggregates.extend(was.map(|was| (name.clone(), was)));
@@ -84,10 +83,10 @@ pub(super) fn read_all(
                 let known = renames.fields.insert(field.clone(), old.clone());
                 if let Some(other) = known.filter(|known| *known != old) {
                     let message = format!("`{field}` was `{other}`, as another place of this window says");
-                    return Err(was.error(message, "Give the field one old name."));
+                    return Err(was.error(message, "give the field one old name"));
                 }
             }
-            (None, Some(was)) => return Err(was.error("there is no field here", "Remove it.")),
+            (None, Some(was)) => return Err(was.error("there is no field here", "remove it")),
             _ => {}
         }
         aggregates.push(aggregate);
@@ -106,28 +105,28 @@ fn read(mut section: Section<'_>, name: String, places: &mut Places<'_>) -> Resu
             let item = type_item.as_ref().map(|item| {
                 item.error(
                     "count without a field counts rows, which have no type",
-                    "Remove it, or add `field`.",
+                    "remove it, or add `field`",
                 )
             });
-            return Err(item.unwrap_or_else(|| section.error("count of rows has no type", "Remove `type`.")));
+            return Err(item.unwrap_or_else(|| section.error("count of rows has no type", "remove `type`")));
         }
         (Function::Count, _, _) => {}
         (_, None, _) => {
             let message = format!("{} of \"{name}\" needs a field", function.name());
-            return Err(section.error(message, "Add `field = \"…\"`."));
+            return Err(section.error(message, "add `field = \"…\"`"));
         }
         (_, Some(field), None) => {
             let message = format!("{} of `{field}` needs the field's type", function.name());
             let types = match function.accepts(InputType::Text) {
-                true => "Add `type`: \"int\", \"float\", \"decimal(2)\" or \"string\".",
-                false => "Add `type`: \"int\", \"float\" or \"decimal(2)\".",
+                true => "add `type`: \"int\", \"float\", \"decimal(2)\" or \"string\"",
+                false => "add `type`: \"int\", \"float\" or \"decimal(2)\"",
             };
             return Err(section.error(message, types));
         }
         (_, Some(field), Some(input)) if !function.accepts(input) => {
             let message = format!("{} of `{field}` needs numbers, and its type is {input}", function.name());
-            let remedy = "Give the type of its numbers (\"int\", \"float\", \"decimal(2)\"), or use a function that \
-                          takes text: count, min, max, first, last, distinct, approx_distinct, top_k, collect.";
+            let remedy = "give the type of its numbers (\"int\", \"float\", \"decimal(2)\"), or use a function that \
+                          takes text: count, min, max, first, last, distinct, approx_distinct, top_k, collect";
             let item = type_item.as_ref().map(|item| item.error(&message, remedy));
             return Err(item.unwrap_or_else(|| section.error(&message, remedy)));
         }
@@ -165,7 +164,7 @@ const MEDIAN: Function = Function::Quantile { q: Fraction::HALF };
 fn read_function(section: &mut Section<'_>) -> Result<Function> {
     let item = section.require(
         "function",
-        "Add `function`: count, sum, min, max, avg, variance, stddev, first, last, median, …",
+        "add `function`: count, sum, min, max, avg, variance, stddev, first, last, median, …",
     )?;
     let mut choices = FUNCTIONS.map(|function| (function.name(), function)).to_vec();
     choices.push(("median", MEDIAN));
@@ -176,7 +175,7 @@ fn read_function(section: &mut Section<'_>) -> Result<Function> {
         _ => with_parameters(&item, usual, &mut parameters)?,
     };
     match parameters.into_iter().flatten().next() {
-        Some(left) => Err(left.error(format!("has no meaning for {}", item.text()?), "Remove it.")),
+        Some(left) => Err(left.error(format!("has no meaning for {}", item.text()?), "remove it")),
         None => Ok(function),
     }
 }
@@ -199,7 +198,7 @@ fn with_parameters<'a>(
             Function::ApproxDistinct { precision: precision.take().map_or(Ok(bits), read_precision)? }
         }
         Function::Quantile { .. } => {
-            let missing = || item.error("quantile needs `q`", "Add for example `q = 0.95`.");
+            let missing = || item.error("quantile needs `q`", "add for example `q = 0.95`");
             Function::Quantile { q: q.take().ok_or_else(missing).and_then(read_fraction)? }
         }
         Function::TopK { k: most, limit: bound } => {
@@ -220,7 +219,7 @@ fn read_k(item: &Item<'_>, limit: u32) -> Result<u32> {
     let k = item.count()?;
     if k > limit {
         let message = format!("is more than the {limit} different values that are counted");
-        return Err(item.error(message, "Choose a smaller `k`, or a larger `limit`."));
+        return Err(item.error(message, "choose a smaller `k`, or a larger `limit`"));
     }
     Ok(k)
 }
@@ -228,7 +227,7 @@ fn read_k(item: &Item<'_>, limit: u32) -> Result<u32> {
 fn read_limit(item: Item<'_>) -> Result<u32> {
     let limit = item.count()?;
     if limit > LIMIT_MAX {
-        return Err(item.error(format!("is larger than {LIMIT_MAX}"), "Choose a smaller limit."));
+        return Err(item.error(format!("is larger than {LIMIT_MAX}"), "choose a smaller limit"));
     }
     Ok(limit)
 }
@@ -237,7 +236,7 @@ fn read_precision(item: Item<'_>) -> Result<u8> {
     let bits = item.count()?;
     u8::try_from(bits).ok().filter(|bits| PRECISIONS.contains(bits)).ok_or_else(|| {
         let message = format!("must be from {} to {}", PRECISIONS.start(), PRECISIONS.end());
-        item.error(message, "Write for example `precision = 14`: a standard error of 0.8 %.")
+        item.error(message, "write for example `precision = 14`: a standard error of 0.8 %")
     })
 }
 
@@ -245,7 +244,7 @@ fn read_fraction(item: Item<'_>) -> Result<Fraction> {
     let number = item.as_float().or_else(|| item.as_integer().map(|whole| whole as f64));
     number.and_then(Fraction::from_float).ok_or_else(|| {
         let message = "must be a number from 0 to 1 with at most six digits behind the point";
-        item.error(message, "Write for example `q = 0.95`.")
+        item.error(message, "write for example `q = 0.95`")
     })
 }
 
@@ -256,7 +255,7 @@ pub(super) fn read_type(item: &Item<'_>) -> Result<InputType> {
     }
     if word == "decimal" || word.starts_with("decimal(") {
         let message = format!("\"{word}\" does not say how many digits stand behind the point");
-        let remedy = format!("Write \"decimal(2)\"; from 0 to {DECIMAL_DIGITS_MAX} digits.");
+        let remedy = format!("write \"decimal(2)\"; from 0 to {DECIMAL_DIGITS_MAX} digits");
         return Err(item.error(message, remedy));
     }
     let known = [InputType::Int, InputType::Float, InputType::Decimal(2), InputType::Text];

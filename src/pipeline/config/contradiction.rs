@@ -49,7 +49,7 @@ impl<'a> Places<'a> {
         if let (Some((_, earlier)), Some(item)) = (self.sources.iter().find(|(known, _)| known == name), item)
         {
             let message = format!("there is a source \"{name}\" already, at {earlier}");
-            return Err(item.error(message, "Give each source its own name."));
+            return Err(item.error(message, "give each source its own name"));
         }
         self.sources.push((name.to_owned(), place));
         Ok(())
@@ -63,8 +63,8 @@ impl<'a> Places<'a> {
         }
         let known = || self.sources.iter().map(|(known, _)| known.as_str());
         let remedy = match closest(&name, known()) {
-            Some(near) => format!("Did you mean \"{near}\"?"),
-            None => format!("Name one of the sources: {}.", known().collect::<Vec<_>>().join(", ")),
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("name one of the sources: {}", known().collect::<Vec<_>>().join(", ")),
         };
         Err(item.error(format!("there is no source \"{name}\""), remedy))
     }
@@ -96,7 +96,7 @@ impl<'a> Places<'a> {
         let taken = self.tables.iter().find(|(env, known, _)| env == url_env && known == table);
         if let Some((_, _, earlier)) = taken {
             let message = format!("{what} writes the same table as {earlier}");
-            return Err(item.error(message, "Give each output a table of its own."));
+            return Err(item.error(message, "give each output a table of its own"));
         }
         let place = format!("{what} at {}", item.place());
         self.tables.push((url_env.to_owned(), table.to_owned(), place));
@@ -108,7 +108,7 @@ impl<'a> Places<'a> {
         if let Some(earlier) = &self.console {
             let message =
                 format!("rows of two outputs would be mixed on standard output; the other is at {earlier}");
-            return Err(item.error(message, "Print one of them, and give the other a directory."));
+            return Err(item.error(message, "print one of them, and give the other a directory"));
         }
         self.console = Some(item.place());
         Ok(())
@@ -126,7 +126,7 @@ impl<'a> Places<'a> {
                         false => "is inside, or around, the directory of",
                     };
                     let message = format!("{} {shares} {} at {place}", later.what, earlier.what);
-                    return Err(self.origin.error(&later.span, message, "Give each a directory of its own."));
+                    return Err(self.origin.error(&later.span, message, "give each a directory of its own"));
                 }
             }
             let patterns =
@@ -138,7 +138,7 @@ impl<'a> Places<'a> {
                     return Err(self.origin.error(
                         &later.span,
                         message,
-                        "Write to a directory that is not read.",
+                        "write to a directory that is not read",
                     ));
                 }
             }
@@ -155,7 +155,7 @@ impl<'a> Places<'a> {
         }
         let message =
             format!("field `{field}` is read as {} here and as {} at {place}", input.name(), known.name());
-        Err(item.error(message, "Read a field with one type everywhere in the pipeline."))
+        Err(item.error(message, "read a field with one type everywhere in the pipeline"))
     }
 }
 

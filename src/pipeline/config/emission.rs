@@ -9,7 +9,7 @@ use crate::operator::{Accumulation, Advance, Mode, Repeat, TimeDomain, Trigger};
 /// A pane counts the events since it fired in 31 bits.
 const COUNT_MAX: u32 = i32::MAX as u32;
 const ADD_WATERMARK: &str =
-    "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).";
+    "add a [watermark] table with `delay = \"15m\"` (how far out of order events may come)";
 
 /// What a window table says of its results.
 pub(super) struct Emission {
@@ -47,7 +47,7 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
         let message =
             "the global window never closes, and this input has no end to close it: nothing would be emitted";
         let remedy =
-            "Add a trigger, such as { count = 100 } or { interval = \"10s\" }, or use `mode = \"update\"`.";
+            "add a trigger, such as { count = 100 } or { interval = \"10s\" }, or use `mode = \"update\"`";
         return Err(refuse(section, trigger_item.as_ref(), message, remedy));
     }
     if mode == Mode::Update && trigger != Trigger::Watermark && !matches!(trigger, Trigger::Interval(_)) {
@@ -56,7 +56,7 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
             section,
             trigger_item.as_ref(),
             message,
-            "Remove the trigger, or use `mode = \"append\"`.",
+            "remove the trigger, or use `mode = \"append\"`",
         ));
     }
     if mode == Mode::Complete && trigger != Trigger::Watermark && !matches!(trigger, Trigger::Interval(_)) {
@@ -66,7 +66,7 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
             section,
             trigger_item.as_ref(),
             message,
-            "Use { interval = \"10s\" }, or remove it.",
+            "use { interval = \"10s\" }, or remove it",
         ));
     }
     if let (Some(item), Repeat::EventTime(span)) = (&trigger_item, trigger.early()) {
@@ -79,34 +79,32 @@ pub(super) fn read(section: &mut Section<'_>, windows: &Windows, timing: Timing)
             return Err(item.error("has no meaning without a watermark", ADD_WATERMARK));
         }
         if mode == Mode::Complete || !by_event_time || *windows == Windows::Global {
-            return Err(item.error("has no meaning here: nothing is ever late", "Remove it."));
+            return Err(item.error("has no meaning here: nothing is ever late", "remove it"));
         }
         if timing.advance == Advance::Batch {
-            let remedy = "Remove it and choose a longer watermark.delay, or use `advance = \"event\"`.";
+            let remedy = "remove it and choose a longer watermark.delay, or use `advance = \"event\"`";
             return Err(item.error("does not go with watermark.advance = \"batch\"", remedy));
         }
     }
     if timing.advance == Advance::Batch {
         if !by_event_time {
             let message = "windows by processing time do not go with watermark.advance = \"batch\"";
-            return Err(section.error(message, "Use `advance = \"event\"`."));
+            return Err(section.error(message, "use `advance = \"event\"`"));
         }
         if let Some(item) = trigger_item.as_ref().filter(|_| trigger != Trigger::Watermark) {
             let message = "does not go with watermark.advance = \"batch\": panes fire at the end of a batch";
-            return Err(item.error(message, "Remove the trigger, or use `advance = \"event\"`."));
+            return Err(item.error(message, "remove the trigger, or use `advance = \"event\"`"));
         }
     }
     let retractions_item = section.take("retractions");
     let retractions = retractions_item.as_ref().map_or(Ok(false), Item::boolean)?;
     if let Some(item) = retractions_item.as_ref().filter(|_| retractions) {
         if mode != Mode::Update {
-            return Err(
-                item.error("only update takes results back", "Use `mode = \"update\"`, or remove it.")
-            );
+            return Err(item.error("only update takes results back", "use `mode = \"update\"`, or remove it"));
         }
         if trigger != Trigger::Watermark || timing.advance == Advance::Batch {
             let message = "results are taken back only where update emits after each event";
-            return Err(item.error(message, "Remove it, or remove the interval or the batches."));
+            return Err(item.error(message, "remove it, or remove the interval or the batches"));
         }
     }
     let accumulation = read_accumulation(section, mode)?;
@@ -120,7 +118,7 @@ const EARLY_FIRINGS_MAX: i64 = 1_000_000;
 fn refuse_endless(item: &Item<'_>, windows: &Windows, span: Span) -> Result<()> {
     if *windows == Windows::Global {
         let message = "the global window has no end, and so early firings by event time have none";
-        return Err(item.error(message, "Use { count = 100 } or { interval = \"10s\" }."));
+        return Err(item.error(message, "use { count = 100 } or { interval = \"10s\" }"));
     }
     let length = windows.last_length().map_or(0, Span::as_millis);
     let firings = length / span.as_millis().max(1);
@@ -130,7 +128,7 @@ fn refuse_endless(item: &Item<'_>, windows: &Windows, span: Span) -> Result<()> 
     let message = format!(
         "a pane would fire {firings} times before its window ends; at most {EARLY_FIRINGS_MAX} are possible"
     );
-    Err(item.error(message, "Choose a longer span, or check the units."))
+    Err(item.error(message, "choose a longer span, or check the units"))
 }
 
 fn read_accumulation(section: &mut Section<'_>, mode: Mode) -> Result<Accumulation> {
@@ -141,7 +139,7 @@ fn read_accumulation(section: &mut Section<'_>, mode: Mode) -> Result<Accumulati
     {
         let message = "discarding rows are increments, and this mode replaces the earlier row by the later: events \
                        would be lost to the reader";
-        return Err(item.error(message, "Use `accumulation = \"accumulating\"`, or `mode = \"append\"`."));
+        return Err(item.error(message, "use `accumulation = \"accumulating\"`, or `mode = \"append\"`"));
     }
     Ok(accumulation)
 }
@@ -164,11 +162,11 @@ fn read_trigger(item: &Item<'_>) -> Result<Trigger> {
         }
         (None, None, None, None) => Err(section.error(
             "the trigger is empty",
-            "Write { count = 5 }, { early = \"10m\" }, { interval = \"10s\" } or \"watermark\".",
+            "write { count = 5 }, { early = \"10m\" }, { interval = \"10s\" } or \"watermark\"",
         )),
         _ => Err(section.error(
             "count and interval go alone",
-            "Keep one of them, or write { early = { count = 5 }, late = { interval = \"10s\" } }.",
+            "keep one of them, or write { early = { count = 5 }, late = { interval = \"10s\" } }",
         )),
     }
 }
@@ -176,7 +174,7 @@ fn read_trigger(item: &Item<'_>) -> Result<Trigger> {
 fn read_count(item: &Item<'_>) -> Result<u32> {
     match item.count()? {
         events if events > COUNT_MAX => {
-            Err(item.error(format!("is larger than {COUNT_MAX}"), "Choose a smaller count."))
+            Err(item.error(format!("is larger than {COUNT_MAX}"), "choose a smaller count"))
         }
         events => Ok(events),
     }
@@ -196,12 +194,12 @@ fn read_repeat(item: &Item<'_>, early: bool) -> Result<Repeat> {
         (None, Some(span), None) if early => span.positive_span().map(Repeat::EventTime),
         (None, Some(span), None) => Err(span.error(
             "late firings cannot follow event time, which has passed the window",
-            "Use { interval = \"10s\" }, { count = 5 } or \"each\".",
+            "use { interval = \"10s\" }, { count = 5 } or \"each\"",
         )),
         (None, None, Some(span)) => span.positive_span().map(Repeat::Interval),
         _ => Err(section.error(
             "one of count, event_time and interval is needed",
-            "Write for example { count = 5 } or { interval = \"10s\" }.",
+            "write for example { count = 5 } or { interval = \"10s\" }",
         )),
     }
 }

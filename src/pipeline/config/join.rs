@@ -73,10 +73,10 @@ pub(super) fn read_all(
     windows: &[WindowConfig],
     places: &mut Places<'_>,
 ) -> Result<Vec<JoinConfig>> {
-    let empty = item.error("the list is empty", "Add a [[join]] table, or remove it.");
+    let empty = item.error("the list is empty", "add a [[join]] table, or remove it");
     let batch = item.error(
         "joins do not go with watermark.advance = \"batch\"",
-        "Use `advance = \"event\"`, or move the join to a pipeline of its own.",
+        "use `advance = \"event\"`, or move the join to a pipeline of its own",
     );
     let mut joins: Vec<JoinConfig> = Vec::new();
     for item in item.list()? {
@@ -102,16 +102,16 @@ fn read(
     if timing.delay.is_none() {
         return Err(section.error(
             "a join needs a watermark: without one every event would have to be kept for good",
-            "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).",
+            "add a [watermark] table with `delay = \"15m\"` (how far out of order events may come)",
         ));
     }
-    let left = section.require("left", "Add `left = \"orders\"`, the name of a source.")?;
+    let left = section.require("left", "add `left = \"orders\"`, the name of a source")?;
     let left = places.source(&left)?;
-    let right_item = section.require("right", "Add `right = \"payments\"`, the name of a source.")?;
+    let right_item = section.require("right", "add `right = \"payments\"`, the name of a source")?;
     let right = places.source(&right_item)?;
     if left == right {
         let message = "left and right are one source: every event would be its own partner";
-        return Err(right_item.error(message, "Name two sources."));
+        return Err(right_item.error(message, "name two sources"));
     }
     let key = section.take("key").map_or(Ok(Vec::new()), read_key)?;
     let (from_ms, to_ms) = read_within(&mut section)?;
@@ -121,7 +121,7 @@ fn read(
     if let Some(field) = key.iter().find(|field| RESERVED.contains(&field.field.as_str())) {
         let message =
             format!("the key field `{}` would have the name of a column that every row has", field.field);
-        return Err(section.error(message, "Rename the field in the input."));
+        return Err(section.error(message, "rename the field in the input"));
     }
     let mut columns: Vec<String> = key.iter().map(|field| field.field.clone()).collect();
     columns.extend(RESERVED.map(str::to_owned));
@@ -134,20 +134,20 @@ fn read(
             }
         }
     }
-    let output = section.require("output", "Add `output = { path = \"out/pairs\" }`.")?;
+    let output = section.require("output", "add `output = { path = \"out/pairs\" }`")?;
     let output = read_output(output, &name, base, places)?;
     output::check_columns(&section, &output.target, columns.iter().map(String::as_str))?;
     Ok(JoinConfig { name, left, right, key, from_ms, to_ms, kind, left_fields, right_fields, output })
 }
 
 fn read_within(section: &mut Section<'_>) -> Result<(i64, i64)> {
-    let remedy = "Add `within = { from = \"-5m\", to = \"10m\" }`: how much later than the left event the right one may be.";
+    let remedy = "add `within = { from = \"-5m\", to = \"10m\" }`: how much later than the left event the right one may be";
     let mut within = section.require("within", remedy)?.section(&["from", "to"])?;
-    let from = within.require("from", "Add `from`, such as \"-5m\" or \"0s\".")?;
-    let to = within.require("to", "Add `to`, such as \"10m\" or \"0s\".")?;
+    let from = within.require("from", "add `from`, such as \"-5m\" or \"0s\"")?;
+    let to = within.require("to", "add `to`, such as \"10m\" or \"0s\"")?;
     let (from_ms, to_ms) = (from.millis()?, to.millis()?);
     if from_ms > to_ms {
-        return Err(to.error("is less than `from`, so nothing would be paired", "Swap the two."));
+        return Err(to.error("is less than `from`, so nothing would be paired", "swap the two"));
     }
     Ok((from_ms, to_ms))
 }
@@ -162,17 +162,17 @@ fn read_fields(
     for item in item.list()? {
         let mut section = item.section(&["field", "type", "name"])?;
         let field_item =
-            section.require("field", "Name the field, such as { field = \"amount\", type = \"int\" }.")?;
+            section.require("field", "name the field, such as { field = \"amount\", type = \"int\" }")?;
         let field = field_item.name()?;
         let type_item =
-            section.require("type", "Add `type`: \"int\", \"float\", \"decimal(2)\" or \"string\".")?;
+            section.require("type", "add `type`: \"int\", \"float\", \"decimal(2)\" or \"string\"")?;
         let input = read_type(&type_item)?;
         places.add_field_type(&type_item, &field, input)?;
         let name_item = section.take("name");
         let name = name_item.as_ref().map_or(Ok(field.clone()), Item::name)?;
         if columns.contains(&name) {
             let message = format!("there is a column \"{name}\" already");
-            return Err(name_item.as_ref().unwrap_or(&field_item).error(message, "Give it another `name`."));
+            return Err(name_item.as_ref().unwrap_or(&field_item).error(message, "give it another `name`"));
         }
         columns.push(name.clone());
         fields.push(SelectedField { name, field, input });
@@ -185,11 +185,11 @@ fn read_output(item: Item<'_>, join: &str, base: &Path, places: &mut Places<'_>)
     let common =
         output::read(&mut section, &format!("join \"{join}\""), &format!("joined.{join}"), base, places)?;
     if let Some(item) = section.take("metadata") {
-        return Err(item.error("has no meaning here: joined rows have none", "Remove it."));
+        return Err(item.error("has no meaning here: joined rows have none", "remove it"));
     }
     if let Some(item) = &common.upsert {
         let message = "a pair has no key of its own, and so nothing that it could replace";
-        return Err(item.error(message, "Use `write = \"append\"`."));
+        return Err(item.error(message, "use `write = \"append\"`"));
     }
     let output::Common { path, target, format, time_format, .. } = common;
     Ok(JoinOutput { path, target, format, time_format })

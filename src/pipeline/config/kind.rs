@@ -44,7 +44,7 @@ impl Kind {
 /// Takes the kind of windows and everything that defines it.
 pub(super) fn read(section: &mut Section<'_>) -> Result<Windows> {
     let kind = section
-        .require("type", "Add `type`: tumbling, sliding, cumulative, session, calendar or global.")?
+        .require("type", "add `type`: tumbling, sliding, cumulative, session, calendar or global")?
         .choice(&KINDS)?;
     refuse_foreign(section, kind)?;
     match kind {
@@ -52,10 +52,9 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Windows> {
         Kind::Sliding => read_sliding(section),
         Kind::Cumulative => read_cumulative(section),
         Kind::Session => {
-            let gap =
-                section.require("gap", "Add the pause that ends a session, such as `gap = \"30m\"`.")?;
+            let gap = section.require("gap", "add the pause that ends a session, such as `gap = \"30m\"`")?;
             let span = gap.positive_span()?;
-            Windows::session(span).map_err(|error| gap.error(error.to_string(), "Choose a longer gap."))
+            Windows::session(span).map_err(|error| gap.error(error.to_string(), "choose a longer gap"))
         }
         Kind::Calendar => read_calendar(section),
         Kind::Global => Ok(Windows::Global),
@@ -68,9 +67,9 @@ fn refuse_foreign(section: &mut Section<'_>, kind: Kind) -> Result<()> {
     for key in LENGTHS.iter().filter(|key| !kind.takes().contains(key)) {
         if let Some(item) = section.take(key) {
             let remedy = match kind.takes() {
-                [] => "Remove it.".to_owned(),
+                [] => "remove it".to_owned(),
                 takes => {
-                    format!("Remove it, or choose another type. {name} windows take {}.", takes.join(", "))
+                    format!("remove it, or choose another type: {name} windows take {}", takes.join(", "))
                 }
             };
             return Err(item.error(format!("has no meaning for {name} windows"), remedy));
@@ -80,14 +79,14 @@ fn refuse_foreign(section: &mut Section<'_>, kind: Kind) -> Result<()> {
 }
 
 fn read_tumbling(section: &mut Section<'_>) -> Result<Windows> {
-    let size = section.require("size", "Add the length of a window, such as `size = \"1h\"`.")?;
+    let size = section.require("size", "add the length of a window, such as `size = \"1h\"`")?;
     let (span, offset) = (size.positive_span()?, Offset::take(section)?);
     Tumbling::new(span, offset.millis).map(Windows::from).map_err(|error| offset.blame(&error, &size, "size"))
 }
 
 fn read_sliding(section: &mut Section<'_>) -> Result<Windows> {
-    let size = section.require("size", "Add the length of a window, such as `size = \"10m\"`.")?;
-    let slide = section.require("slide", "Add the time between two starts, such as `slide = \"1m\"`.")?;
+    let size = section.require("size", "add the length of a window, such as `size = \"10m\"`")?;
+    let slide = section.require("slide", "add the time between two starts, such as `slide = \"1m\"`")?;
     let (size_span, slide_span) = (size.positive_span()?, slide.positive_span()?);
     let offset = Offset::take(section)?;
     refuse_too_many(&slide, size_span, slide_span)?;
@@ -97,15 +96,15 @@ fn read_sliding(section: &mut Section<'_>) -> Result<Windows> {
 }
 
 fn read_cumulative(section: &mut Section<'_>) -> Result<Windows> {
-    let size = section.require("size", "Add the length of the longest window, such as `size = \"1d\"`.")?;
-    let step = section.require("step", "Add by how much windows grow, such as `step = \"1h\"`.")?;
+    let size = section.require("size", "add the length of the longest window, such as `size = \"1d\"`")?;
+    let step = section.require("step", "add by how much windows grow, such as `step = \"1h\"`")?;
     let (size_span, step_span) = (size.positive_span()?, step.positive_span()?);
     let offset = Offset::take(section)?;
     refuse_too_many(&step, size_span, step_span)?;
     Cumulative::new(size_span, step_span, offset.millis).map(Windows::from).map_err(|error| match error {
         InvalidWindow::UnevenStep { .. } => step.error(
             format!("the size, {size_span}, is not a multiple of the step, {step_span}"),
-            "Choose a step that divides the size.",
+            "choose a step that divides the size",
         ),
         error => offset.blame(&error, &size, "size"),
     })
@@ -120,7 +119,7 @@ fn refuse_too_many(item: &Item<'_>, size: Span, step: Span) -> Result<()> {
         return Ok(());
     }
     let message = format!("each event would belong to {overlap} windows; at most {OVERLAP_MAX} are possible");
-    Err(item.error(message, "Choose a longer step, or check the units."))
+    Err(item.error(message, "choose a longer step, or check the units"))
 }
 
 fn read_calendar(section: &mut Section<'_>) -> Result<Windows> {
@@ -135,18 +134,17 @@ fn read_calendar(section: &mut Section<'_>) -> Result<Windows> {
         ("saturday", Weekday::Saturday),
         ("sunday", Weekday::Sunday),
     ];
-    let unit = section.require("unit", "Add `unit = \"day\"`: day, week or month.")?.choice(&UNITS)?;
-    let zone =
-        section.require("zone", "Add the time zone, such as `zone = \"Europe/Berlin\"` or \"UTC\".")?;
+    let unit = section.require("unit", "add `unit = \"day\"`: day, week or month")?.choice(&UNITS)?;
+    let zone = section.require("zone", "add the time zone, such as `zone = \"Europe/Berlin\"` or \"UTC\"")?;
     let week_start = section.take("week_start");
     if let (Some(item), false) = (&week_start, unit == CalendarUnit::Week) {
-        return Err(item.error("has a meaning for weeks only", "Remove it, or use `unit = \"week\"`."));
+        return Err(item.error("has a meaning for weeks only", "remove it, or use `unit = \"week\"`"));
     }
     let week_start = week_start.map_or(Ok(Weekday::Monday), |item| item.choice(&DAYS))?;
     let name = zone.name()?;
     Calendar::new(unit, &name, week_start).map(Windows::from).map_err(|_| {
         let message = format!("there is no time zone \"{name}\"");
-        zone.error(message, "Use a name of the IANA database, such as \"America/New_York\" or \"UTC\".")
+        zone.error(message, "use a name of the IANA database, such as \"America/New_York\" or \"UTC\"")
     })
 }
 
@@ -171,10 +169,10 @@ impl<'a> Offset<'a> {
                 let reaches = if what == "size" { "a whole window" } else { "the next window" };
                 item.error(
                     format!("the offset reaches {reaches}: the {what} is {span}"),
-                    format!("Choose an offset between -{what} and {what}, both excluded."),
+                    format!("choose an offset between -{what} and {what}, both excluded"),
                 )
             }
-            _ => length.error(error.to_string(), format!("Choose another {what}.")),
+            _ => length.error(error.to_string(), format!("choose another {what}")),
         }
     }
 }

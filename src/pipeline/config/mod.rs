@@ -128,7 +128,7 @@ impl PipelineConfig {
                 ErrorKind::Unavailable,
                 format!("cannot read the pipeline file: path={}", path.display()),
             )
-            .with_remedy("Check the path and its permissions.")
+            .with_remedy("check the path and its permissions")
             .with_source(error)
         };
         let length = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -136,7 +136,7 @@ impl PipelineConfig {
             let message =
                 format!("this is too large for a pipeline file: path={} bytes={length}", path.display());
             return Err(
-                Error::new(ErrorKind::Invalid, message).with_remedy("Name a pipeline file, not a data file.")
+                Error::new(ErrorKind::Invalid, message).with_remedy("name a pipeline file, not a data file")
             );
         }
         let bytes = std::fs::read(path).map_err(unreadable)?;
@@ -146,7 +146,7 @@ impl PipelineConfig {
                 ErrorKind::Invalid,
                 format!("{}: this is not UTF-8 text: offset={offset}", path.display()),
             )
-            .with_remedy("Save the pipeline file as UTF-8.")
+            .with_remedy("save the pipeline file as UTF-8")
         })?;
         Self::from_str(&text, path)
     }
@@ -172,7 +172,7 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
 
     let name = read_name(&mut root)?;
     let defaults = watermark::read(&mut root)?;
-    let source = root.require("source", "Add a [source] table with `path` and `time`.")?;
+    let source = root.require("source", "add a [source] table with `path` and `time`")?;
     let sources = source::read_all(source, base, &defaults, &mut places)?;
     let delays = sources.iter().filter_map(|source| source.delay());
     let delay = delays.max();
@@ -186,7 +186,7 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
         Some(item) => window::read_all(item, base, timing, &mut places)?,
         None if joins.is_some() => Vec::new(),
         None => {
-            return Err(root.error("`window` is missing", "Add at least one [[window]] or [[join]] table."));
+            return Err(root.error("`window` is missing", "add at least one [[window]] or [[join]] table"));
         }
     };
     let joins = match joins {
@@ -200,12 +200,12 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
 }
 
 fn read_name(root: &mut Section<'_>) -> Result<String> {
-    let item = root.require("name", "Add `name = \"my-pipeline\"` at the top of the file.")?;
+    let item = root.require("name", "add `name = \"my-pipeline\"` at the top of the file")?;
     let name = item.name()?;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     if name.len() > NAME_LENGTH_MAX || !name.bytes().all(plain) {
         let message = format!("\"{name}\" is not a pipeline name");
-        return Err(item.error(message, "Use 1 to 64 of the characters a-z, 0-9, _ and -."));
+        return Err(item.error(message, "use 1 to 64 of the characters a-z, 0-9, _ and -"));
     }
     Ok(name)
 }
@@ -215,7 +215,7 @@ fn read_state(
     base: &Path,
     places: &mut contradiction::Places<'_>,
 ) -> Result<StateConfig> {
-    let remedy = "Add a [state] table with `directory = \"state/my-pipeline\"`.";
+    let remedy = "add a [state] table with `directory = \"state/my-pipeline\"`";
     let mut section = root.require("state", remedy)?.section(&["directory", "memory"])?;
     let item = section.require("directory", remedy)?;
     let directory = resolve(base, &item.name()?);
@@ -228,11 +228,11 @@ fn read_memory(item: &reader::Item<'_>) -> Result<u64> {
     let bytes = item.bytes()?;
     if bytes < MEMORY_BYTES_MIN as u64 {
         let least = MEMORY_BYTES_MIN >> 20;
-        return Err(item.error(format!("a store needs at least {least}MiB"), "Write for example \"512MiB\"."));
+        return Err(item.error(format!("a store needs at least {least}MiB"), "write for example \"512MiB\""));
     }
     if bytes > MEMORY_BYTES_MAX {
         let message = format!("no machine has so much memory, bytes={bytes}");
-        return Err(item.error(message, "Write what the pipeline may use, for example \"512MiB\"."));
+        return Err(item.error(message, "write what the pipeline may use, for example \"512MiB\""));
     }
     Ok(bytes)
 }
@@ -274,7 +274,7 @@ fn read_repository(
         return match required {
             Some(item) => Err(item.error(
                 "`repository_required` without `repository`",
-                "Add `repository = \"s3://bucket/my-pipeline\"`, or take this line out.",
+                "add `repository = \"s3://bucket/my-pipeline\"`, or take this line out",
             )),
             None => Ok(None),
         };
@@ -303,7 +303,7 @@ fn read_side_output(
 ) -> Result<Option<PathBuf>> {
     let Some(item) = root.take(key) else { return Ok(None) };
     let mut section = item.section(&["path"])?;
-    let item = section.require("path", &format!("Add `path = \"out/{key}\"`."))?;
+    let item = section.require("path", &format!("add `path = \"out/{key}\"`"))?;
     let directory = resolve(base, &item.name()?);
     places.add_directory(&item, &format!("the {key} output"), &directory);
     Ok(Some(directory))

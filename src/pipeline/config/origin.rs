@@ -39,7 +39,7 @@ impl Origin<'_> {
     pub(super) fn syntax(&self, error: &toml::de::Error) -> Error {
         let span = error.span().unwrap_or(0..0);
         let message = error.message().replace('\n', "; ");
-        self.error(&span, format!("this is not valid TOML: {message}"), "Correct the syntax at this place.")
+        self.error(&span, format!("this is not valid TOML: {message}"), "correct the syntax at this place")
     }
 }
 

@@ -92,11 +92,11 @@ pub(super) fn read<'a>(
     }
     for key in ["url_env", "url", "table", "write"] {
         if let Some(item) = section.take(key) {
-            return Err(item.error("belongs to a table", "Add `kind = \"postgres\"`, or remove it."));
+            return Err(item.error("belongs to a table", "add `kind = \"postgres\"`, or remove it"));
         }
     }
     let path_item = section
-        .require("path", "Add `path = \"out/hourly\"`, a directory, or write `kind = \"postgres\"`.")?;
+        .require("path", "add `path = \"out/hourly\"`, a directory, or write `kind = \"postgres\"`")?;
     let formats =
         [("jsonl", OutputFormat::JsonLines), ("csv", OutputFormat::Csv), ("parquet", OutputFormat::Parquet)];
     let format_item = section.take("format");
@@ -105,13 +105,11 @@ pub(super) fn read<'a>(
     let times = [("rfc3339", OutputTime::Rfc3339), ("epoch_ms", OutputTime::EpochMillis)];
     let time_format = time_item.as_ref().map_or(Ok(OutputTime::Rfc3339), |item| item.choice(&times))?;
     if let (Some(item), OutputFormat::Parquet) = (&time_item, format) {
-        return Err(item.error("has no meaning in Parquet, whose times have a type", "Remove it."));
+        return Err(item.error("has no meaning in Parquet, whose times have a type", "remove it"));
     }
     if path_item.text()? == "-" {
         if let (Some(item), OutputFormat::Parquet) = (&format_item, format) {
-            return Err(
-                item.error("Parquet is no text to print", "Use \"jsonl\" or \"csv\", or a directory.")
-            );
+            return Err(item.error("Parquet is no text to print", "use \"jsonl\" or \"csv\", or a directory"));
         }
         places.add_console(&path_item)?;
         return Ok(Common { path: outbox, target: OutputTarget::Console, format, time_format, upsert: None });
@@ -129,20 +127,20 @@ fn read_table<'a>(
 ) -> Result<Common<'a>> {
     if let Some(item) = section.take("url") {
         let message = "an address may hold a password, and a pipeline file is not the place for it";
-        return Err(item.error(message, "Write `url_env = \"DATABASE_URL\"` and set that variable."));
+        return Err(item.error(message, "write `url_env = \"DATABASE_URL\"` and set that variable"));
     }
     for key in ["path", "format", "time_format"] {
         if let Some(item) = section.take(key) {
-            return Err(item.error("has no meaning for a table", "Remove it."));
+            return Err(item.error("has no meaning for a table", "remove it"));
         }
     }
-    let remedy = "Add `url_env = \"DATABASE_URL\"`, the environment variable with the server's address.";
+    let remedy = "add `url_env = \"DATABASE_URL\"`, the environment variable with the server's address";
     let env_item = section.require("url_env", remedy)?;
     let url_env = env_item.name()?;
     if url_env.contains(['=', ':', '/', '\0']) {
         return Err(env_item.error("is not the name of an environment variable", remedy));
     }
-    let table_item = section.require("table", "Add `table = \"hourly\"`.")?;
+    let table_item = section.require("table", "add `table = \"hourly\"`")?;
     let table = table_item.name()?;
     let plain = |part: &str| {
         let mut bytes = part.bytes();
@@ -153,14 +151,14 @@ fn read_table<'a>(
     };
     if table.split('.').count() > 2 || !table.split('.').all(plain) {
         let message = format!("\"{table}\" is not a table name");
-        let remedy = "Use a-z, 0-9 and _, at most 63 of them, with a schema before a dot where it is needed.";
+        let remedy = "use a-z, 0-9 and _, at most 63 of them, with a schema before a dot where it is needed";
         return Err(table_item.error(message, remedy));
     }
     places.add_table(&table_item, what, &url_env, &table)?;
     let writes = [("append", TableWrite::Append), ("upsert", TableWrite::Upsert)];
     let write_item = section.require(
         "write",
-        "Add `write = \"append\"`, or `write = \"upsert\"` to replace rows by key and window.",
+        "add `write = \"append\"`, or `write = \"upsert\"` to replace rows by key and window",
     )?;
     let write = write_item.choice(&writes)?;
     let upsert = (write == TableWrite::Upsert).then_some(write_item);
@@ -181,6 +179,6 @@ pub(super) fn check_columns<'n>(
     });
     unfit.map_or(Ok(()), |name| {
         let message = format!("\"{name}\" cannot be a column of a table of PostgreSQL");
-        Err(section.error(message, "Use another name: at most 63 bytes, not beginning with \"floodmark_\"."))
+        Err(section.error(message, "use another name: at most 63 bytes, not beginning with \"floodmark_\""))
     })
 }

@@ -60,8 +60,8 @@ impl<'a> Section<'a> {
     fn unknown_key(&self, name: &str, span: &Range<usize>, allowed: &[&str]) -> Error {
         let place = if self.path.is_empty() { String::new() } else { format!(" in {}", self.path) };
         let remedy = match closest(name, allowed.iter().copied()) {
-            Some(near) => format!("Did you mean `{near}`?"),
-            None => format!("Remove it. Known here: {}.", allowed.join(", ")),
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("remove it; known here: {}", allowed.join(", ")),
         };
         self.origin.error(span, format!("unknown key `{name}`{place}"), remedy)
     }
@@ -113,7 +113,7 @@ impl<'a> Item<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.error(format!("expected {wanted}, found {found}"), format!("Write for example {example}."))
+        self.error(format!("expected {wanted}, found {found}"), format!("write for example {example}"))
     }
 
     /// Text without interpretation.
@@ -128,7 +128,7 @@ impl<'a> Item<'a> {
     pub(super) fn name(&self) -> Result<String> {
         let text = self.text()?;
         if text.is_empty() {
-            return Err(self.error("must not be empty", format!("Give `{}` a value.", self.key())));
+            return Err(self.error("must not be empty", format!("give `{}` a value", self.key())));
         }
         Ok(text.to_owned())
     }
@@ -191,7 +191,7 @@ impl<'a> Item<'a> {
 
     fn not_a_count(&self, least: u32) -> Error {
         let message = format!("must be at least {least} and at most 4294967295");
-        self.error(message, format!("Write for example {} = 3.", self.key()))
+        self.error(message, format!("write for example {} = 3", self.key()))
     }
 
     /// One of several words, as the value that goes with it.
@@ -202,8 +202,8 @@ impl<'a> Item<'a> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let remedy = match closest(word, names.iter().copied()) {
-            Some(near) => format!("Did you mean \"{near}\"? Known: {}.", names.join(", ")),
-            None => format!("Choose one of {}.", names.join(", ")),
+            Some(near) => format!("did you mean \"{near}\"? known: {}", names.join(", ")),
+            None => format!("choose one of {}", names.join(", ")),
         };
         Err(self.error(format!("\"{word}\" is not known here"), remedy))
     }
@@ -217,7 +217,7 @@ impl<'a> Item<'a> {
         units::millis(text).map_err(|reason| {
             self.error(
                 format!("\"{text}\" is not a length of time: {reason}"),
-                "Write a number and a unit, such as \"250ms\", \"90s\", \"15m\", \"1h 30m\" or \"1d\".",
+                "write a number and a unit, such as \"250ms\", \"90s\", \"15m\", \"1h 30m\" or \"1d\"",
             )
         })
     }
@@ -226,7 +226,7 @@ impl<'a> Item<'a> {
     pub(super) fn span(&self) -> Result<Span> {
         let millis = self.millis()?;
         Span::from_millis(millis).ok_or_else(|| {
-            self.error("must not be negative", format!("Write {} = \"0s\" or more.", self.key()))
+            self.error("must not be negative", format!("write {} = \"0s\" or more", self.key()))
         })
     }
 
@@ -234,14 +234,16 @@ impl<'a> Item<'a> {
     pub(super) fn positive_span(&self) -> Result<Span> {
         match Span::from_millis(self.millis()?) {
             Some(span) if span > Span::ZERO => Ok(span),
-            _ => Err(self
-                .error("must be longer than zero", format!("Write for example {} = \"10s\".", self.key()))),
+            _ => {
+                Err(self
+                    .error("must be longer than zero", format!("write for example {} = \"10s\"", self.key())))
+            }
         }
     }
 
     /// A number of bytes: `"512MiB"`, `"1GB"`, `"65536"` or `65536`.
     pub(super) fn bytes(&self) -> Result<u64> {
-        let remedy = "Write for example \"512MiB\", \"1GB\" or \"65536\".";
+        let remedy = "write for example \"512MiB\", \"1GB\" or \"65536\"";
         let value = match &self.value {
             DeValue::String(text) => units::bytes(text),
             DeValue::Integer(_) => self.as_integer().and_then(|value| u64::try_from(value).ok()),
@@ -257,7 +259,15 @@ impl<'a> Item<'a> {
     /// The items of a list.
     pub(super) fn list(self) -> Result<Vec<Item<'a>>> {
         if !matches!(self.value, DeValue::Array(_)) {
-            return Err(self.wrong_type("a list", &format!("{} = [ … ]", self.key())));
+            let key = self.key();
+            // Tables of the root are many where one may be enough: `[window]` for `[[window]]`.
+            return Err(match self.is_table() && self.path == key {
+                true => self.error(
+                    "expected a list of tables, found a table",
+                    format!("write [[{key}]], also for a single one"),
+                ),
+                false => self.wrong_type("a list", &format!("{key} = [ … ]")),
+            });
         }
         let DeValue::Array(items) = self.value else { return Ok(Vec::new()) };
         let (origin, path) = (self.origin, self.path);

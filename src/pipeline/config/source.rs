@@ -247,7 +247,7 @@ fn read_name(section: &mut Section<'_>, alone: bool, places: &mut Places<'_>) ->
         }
         None => {
             return Err(
-                section.error("`name` is missing", "Name each of several sources: `name = \"orders\"`.")
+                section.error("`name` is missing", "name each of several sources: `name = \"orders\"`")
             );
         }
     };
@@ -255,7 +255,7 @@ fn read_name(section: &mut Section<'_>, alone: bool, places: &mut Places<'_>) ->
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     if name.len() > NAME_LENGTH_MAX || !name.bytes().all(plain) {
         let message = format!("\"{name}\" is not a source name");
-        return Err(item.error(message, "Use 1 to 48 of the characters a-z, 0-9, _ and -."));
+        return Err(item.error(message, "use 1 to 48 of the characters a-z, 0-9, _ and -"));
     }
     places.add_source(Some(&item), &name)?;
     Ok(name)
@@ -271,7 +271,7 @@ fn read(
     let mut section = item.section(&KEYS)?;
     let name = read_name(&mut section, alone, places)?;
     let path =
-        section.require("path", "Add `path = \"data/*.jsonl\"`, or `path = \"-\"` for standard input.")?;
+        section.require("path", "add `path = \"data/*.jsonl\"`, or `path = \"-\"` for standard input")?;
     let declared_at = path.place();
     let patterns = read_patterns(path, base)?;
     let format = read_format(&mut section, &patterns)?;
@@ -289,7 +289,7 @@ fn read(
         item.choice(&[("file", Partitioning::File), ("single", Partitioning::Single)])
     })?;
     let csv = read_csv(&mut section, format)?;
-    let time = section.require("time", "Add `time = { field = \"ts\", format = \"rfc3339\" }`.")?;
+    let time = section.require("time", "add `time = { field = \"ts\", format = \"rfc3339\" }`")?;
     let time = read_time(time, defaults, is_live(&patterns))?;
     let filters = section.take("filter").map_or(Ok(Vec::new()), read_filters)?;
     let watermark = defaults.of_source(section.take("watermark"))?;
@@ -315,12 +315,12 @@ fn read_dedup(item: Item<'_>, watermark: &SourceWatermark) -> Result<DedupConfig
     if watermark.strategy == WatermarkStrategy::None {
         return Err(item.error(
             "needs a watermark: without one every id would have to be remembered for good",
-            "Add a [watermark] table with `delay = \"15m\"` (how far out of order events may come).",
+            "add a [watermark] table with `delay = \"15m\"` (how far out of order events may come)",
         ));
     }
     let mut section = item.section(&["by", "within"])?;
-    let by = section.require("by", "Name the fields that tell records apart: `by = [\"id\"]`.")?;
-    let empty = by.error("the list is empty", "Name at least one field, such as `by = [\"id\"]`.");
+    let by = section.require("by", "name the fields that tell records apart: `by = [\"id\"]`")?;
+    let empty = by.error("the list is empty", "name at least one field, such as `by = [\"id\"]`");
     let by = read_key(by)?;
     if by.is_empty() {
         return Err(empty);
@@ -331,7 +331,7 @@ fn read_dedup(item: Item<'_>, watermark: &SourceWatermark) -> Result<DedupConfig
             watermark.strategy.strategy().delay().filter(|delay| *delay > Span::ZERO).ok_or_else(|| {
                 let message =
                     "how long to remember an id does not follow from the watermark, which has no delay";
-                section.error(message, "Add for example `within = \"10m\"`.")
+                section.error(message, "add for example `within = \"10m\"`")
             })?
         }
     };
@@ -345,15 +345,15 @@ fn read_patterns(item: Item<'_>, base: &Path) -> Result<Vec<PathBuf>> {
     for item in &items {
         let text = item.name()?;
         if text == "-" && !alone {
-            return Err(item.error("standard input cannot be mixed with files", "Read one or the other."));
+            return Err(item.error("standard input cannot be mixed with files", "read one or the other"));
         }
         if let Err(error) = glob::Pattern::new(&text) {
-            let remedy = "Put wildcard characters that are meant literally into brackets, such as [[].";
+            let remedy = "put wildcard characters that are meant literally into brackets, such as [[]";
             return Err(item.error(format!("\"{text}\" is not a pattern: {}", error.msg), remedy));
         }
         let pattern = if text == "-" { PathBuf::from("-") } else { resolve(base, &text) };
         if patterns.contains(&pattern) {
-            return Err(item.error(format!("\"{text}\" is listed twice"), "Remove one of the two."));
+            return Err(item.error(format!("\"{text}\" is listed twice"), "remove one of the two"));
         }
         patterns.push(pattern);
     }
@@ -361,7 +361,7 @@ fn read_patterns(item: Item<'_>, base: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn read_list(item: Item<'_>) -> Result<Vec<Item<'_>>> {
-    let empty = item.error("the list is empty", "List at least one path or pattern.");
+    let empty = item.error("the list is empty", "list at least one path or pattern");
     let items = item.list()?;
     if items.is_empty() { Err(empty) } else { Ok(items) }
 }
@@ -375,7 +375,7 @@ fn read_format(section: &mut Section<'_>, patterns: &[PathBuf]) -> Result<Format
         Some(format) if told.iter().all(|other| *other == Some(format)) => Ok(format),
         _ => Err(section.error(
             "source: the extension of `path` does not tell the format",
-            "Add `format = \"jsonl\"` or `format = \"csv\"` to [source].",
+            "add `format = \"jsonl\"` or `format = \"csv\"` to [source]",
         )),
     }
 }
@@ -395,7 +395,7 @@ fn read_csv(section: &mut Section<'_>, format: Format) -> Result<Option<CsvConfi
     if format != Format::Csv {
         return match item {
             Some(item) => {
-                Err(item.error("has no effect on JSON lines", "Remove it, or set `format = \"csv\"`."))
+                Err(item.error("has no effect on JSON lines", "remove it, or set `format = \"csv\"`"))
             }
             None => Ok(None),
         };
@@ -411,7 +411,7 @@ fn read_csv(section: &mut Section<'_>, format: Format) -> Result<Option<CsvConfi
     }
     match section.take("columns") {
         Some(item) if csv.header => {
-            let remedy = "Remove it, or set `header = false` if the files have no header line.";
+            let remedy = "remove it, or set `header = false` if the files have no header line";
             Err(item.error("columns are named by the header line", remedy))
         }
         Some(item) => {
@@ -420,7 +420,7 @@ fn read_csv(section: &mut Section<'_>, format: Format) -> Result<Option<CsvConfi
         }
         None if !csv.header => Err(section.error(
             "source.csv: without a header the columns have no names",
-            "Add `columns = [\"a\", \"b\"]`.",
+            "add `columns = [\"a\", \"b\"]`",
         )),
         None => Ok(Some(csv)),
     }
@@ -431,19 +431,19 @@ fn read_delimiter(item: &Item<'_>) -> Result<u8> {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
         _ => Err(item.error(
             "the delimiter must be one ASCII character, no quote and no line end",
-            "Write for example `delimiter = \";\"` or `delimiter = \"\\t\"`.",
+            "write for example `delimiter = \";\"` or `delimiter = \"\\t\"`",
         )),
     }
 }
 
 fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
     let mut columns = Vec::new();
-    let empty = item.error("the list is empty", "Name the columns in their order.");
+    let empty = item.error("the list is empty", "name the columns in their order");
     for item in item.list()? {
         let name = item.name()?;
         if columns.contains(&name) {
             return Err(
-                item.error(format!("column \"{name}\" is named twice"), "Give each column its own name.")
+                item.error(format!("column \"{name}\" is named twice"), "give each column its own name")
             );
         }
         columns.push(name);
@@ -454,7 +454,7 @@ fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
 fn read_time(item: Item<'_>, defaults: &Defaults<'_>, live: bool) -> Result<TimeConfig> {
     let keys = [&["field", "format", "pattern", "zone"][..], &BOUNDS_KEYS].concat();
     let mut section = item.section(&keys)?;
-    let field = section.require("field", "Name the field that holds the event time.")?.name()?;
+    let field = section.require("field", "name the field that holds the event time")?.name()?;
     let format = read_time_format(&mut section)?;
     let own = BoundsSpec::read(&mut section)?;
     let bounds = defaults.bounds_of(own, &section, live)?;
@@ -470,14 +470,14 @@ enum TimeWord {
 
 fn read_time_format(section: &mut Section<'_>) -> Result<TimeFormat> {
     let remedy =
-        "Add `format`: rfc3339, epoch_s, epoch_ms, epoch_us, epoch_ns or strftime. It is never guessed.";
+        "add `format`: rfc3339, epoch_s, epoch_ms, epoch_us, epoch_ns or strftime; it is never guessed";
     let mut words = vec![("rfc3339", TimeWord::Rfc3339), ("strftime", TimeWord::Strftime)];
     words.extend(EpochUnit::ALL.map(|unit| (unit.name(), TimeWord::Epoch(unit))));
     let word = section.require("format", remedy)?.choice(&words)?;
     let (pattern, zone) = (section.take("pattern"), section.take("zone"));
     if let (true, Some(item)) = (word != TimeWord::Strftime, pattern.as_ref().or(zone.as_ref())) {
         return Err(
-            item.error("belongs to `format = \"strftime\"`", "Remove it, or set `format = \"strftime\"`.")
+            item.error("belongs to `format = \"strftime\"`", "remove it, or set `format = \"strftime\"`")
         );
     }
     match word {
@@ -485,7 +485,7 @@ fn read_time_format(section: &mut Section<'_>) -> Result<TimeFormat> {
         TimeWord::Epoch(unit) => Ok(TimeFormat::Epoch(unit)),
         TimeWord::Strftime => {
             let Some(pattern) = pattern else {
-                let remedy = "Add `pattern = \"%Y-%m-%d %H:%M:%S\"`.";
+                let remedy = "add `pattern = \"%Y-%m-%d %H:%M:%S\"`";
                 return Err(section.error("source.time: strftime needs a pattern", remedy));
             };
             read_strftime(section, &pattern, zone)
@@ -498,7 +498,7 @@ fn read_strftime(section: &Section<'_>, pattern: &Item<'_>, zone: Option<Item<'_
     let text = pattern.name()?;
     let unusable = |reason: String| {
         let remedy =
-            "Use the directives of strftime, such as \"%Y-%m-%d %H:%M:%S\" or \"%d/%b/%Y:%H:%M:%S %z\".";
+            "use the directives of strftime, such as \"%Y-%m-%d %H:%M:%S\" or \"%d/%b/%Y:%H:%M:%S %z\"";
         pattern.error(format!("\"{text}\" cannot be used: {reason}"), remedy)
     };
     // Half of the times of a day would be read as the other half.
@@ -516,10 +516,10 @@ fn read_strftime(section: &Section<'_>, pattern: &Item<'_>, zone: Option<Item<'_
     }
     let zone = match (zone, carries_offset) {
         (Some(item), true) => {
-            return Err(item.error("the pattern already reads an offset", "Remove `zone`."));
+            return Err(item.error("the pattern already reads an offset", "remove `zone`"));
         }
         (None, false) => {
-            let remedy = "Add `zone = \"America/New_York\"` (or \"UTC\"), or %z to the pattern.";
+            let remedy = "add `zone = \"America/New_York\"` (or \"UTC\"), or %z to the pattern";
             return Err(section
                 .error("source.time: times by this pattern carry no offset, so a zone is needed", remedy));
         }
@@ -532,7 +532,7 @@ fn read_strftime(section: &Section<'_>, pattern: &Item<'_>, zone: Option<Item<'_
 fn read_zone(item: &Item<'_>) -> Result<TimeZone> {
     let name = item.name()?;
     TimeZone::get(&name).map_err(|error| {
-        let remedy = "Use an IANA name such as \"America/New_York\" or \"UTC\".";
+        let remedy = "use an IANA name such as \"America/New_York\" or \"UTC\"";
         item.error(format!("time zone \"{name}\" is not known: {error}"), remedy)
     })
 }
@@ -543,7 +543,7 @@ fn read_filters(item: Item<'_>) -> Result<Vec<Filter>> {
 
 fn read_filter(item: Item<'_>) -> Result<Filter> {
     let mut section = item.section(&["field", "not_null", "min", "max", "equals"])?;
-    let field = section.require("field", "Name the field to look at.")?.name()?;
+    let field = section.require("field", "name the field to look at")?.name()?;
     let not_null = section.take("not_null").map_or(Ok(false), |item| item.boolean())?;
     let min = section.take("min").map(|item| read_bound(&item)).transpose()?;
     let max_item = section.take("max");
@@ -553,13 +553,13 @@ fn read_filter(item: Item<'_>) -> Result<Filter> {
     if let (Some(min), Some(max), Some(item)) = (min, max, &max_item)
         && min.as_float() > max.as_float()
     {
-        return Err(item.error("max is below min, so no row would pass", "Swap the two."));
+        return Err(item.error("max is below min, so no row would pass", "swap the two"));
     }
     if let (Some(item), true) = (&equals_item, min.is_some() || max.is_some()) {
-        return Err(item.error("does not go together with min or max", "Use `equals`, or a range."));
+        return Err(item.error("does not go together with min or max", "use `equals`, or a range"));
     }
     if !not_null && min.is_none() && max.is_none() && equals.is_none() {
-        let remedy = "Add `not_null = true`, `min`, `max` or `equals`.";
+        let remedy = "add `not_null = true`, `min`, `max` or `equals`";
         return Err(section.error(format!("the filter on `{field}` has no condition"), remedy));
     }
     Ok(Filter { field, not_null, min, max, equals })
@@ -578,7 +578,7 @@ impl Bound {
 
 fn read_bound(item: &Item<'_>) -> Result<Bound> {
     let bound = item.as_integer().map(Bound::Int).or_else(|| item.as_float().map(Bound::Float));
-    bound.ok_or_else(|| item.error("must be a finite number", "Write a number without quotes."))
+    bound.ok_or_else(|| item.error("must be a finite number", "write a number without quotes"))
 }
 
 fn read_scalar(item: &Item<'_>) -> Result<Scalar> {

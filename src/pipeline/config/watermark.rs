@@ -129,7 +129,7 @@ pub(super) fn read<'a>(root: &mut Section<'a>) -> Result<Defaults<'a>> {
     }
     if let Some(item) = section.take("batch_records") {
         if defaults.config.advance == Advance::Event {
-            let remedy = "Remove it, or add `advance = \"batch\"`.";
+            let remedy = "remove it, or add `advance = \"batch\"`";
             return Err(item.error("has no effect: the watermark advances with each event", remedy));
         }
         defaults.config.batch_records = item.count()?;
@@ -145,7 +145,7 @@ impl Defaults<'_> {
     pub(super) fn check(&self, any: bool) -> Result<()> {
         match self.dependent.first() {
             Some(item) if !any => {
-                let remedy = "Add watermark.delay, or remove this setting.";
+                let remedy = "add watermark.delay, or remove this setting";
                 Err(item.error("has no effect without a watermark", remedy))
             }
             _ => Ok(()),
@@ -164,7 +164,7 @@ impl Defaults<'_> {
         if let Some(item) = section.take("idle_timeout") {
             watermark.idle_timeout = Some(item.positive_span()?);
             if watermark.strategy == WatermarkStrategy::None {
-                let remedy = "Add a delay or another strategy, or remove idle_timeout.";
+                let remedy = "add a delay or another strategy, or remove idle_timeout";
                 return Err(item.error("has no effect without a watermark", remedy));
             }
         }
@@ -190,7 +190,7 @@ impl Defaults<'_> {
         match (bounds.min, bounds.max) {
             (Some(min), Some(max)) if min > max => Err(table.error(
                 format!("the latest time believed, {max}, is before the earliest, {min}"),
-                "Change `min` or `max`, here or in watermark.bounds.",
+                "change `min` or `max`, here or in watermark.bounds",
             )),
             _ => Ok(TimeBounds { bounds, max_ahead_by_default: by_default }),
         }
@@ -230,7 +230,7 @@ impl BoundsSpec {
         if let (Some(min), Some(max), Some(item)) = (min, max, &max_item)
             && min > max
         {
-            return Err(item.error("max is before min, so no time would be believed", "Swap the two."));
+            return Err(item.error("max is before min, so no time would be believed", "swap the two"));
         }
         let max_ahead = section.take("max_ahead").map(|item| read_max_ahead(&item)).transpose()?;
         let partitions = section.take("max_ahead_of_partitions").map(|item| item.span()).transpose()?;
@@ -249,7 +249,7 @@ fn read_instant(item: &Item<'_>) -> Result<EventTime> {
     let text = item.text()?;
     let instant: jiff::Timestamp = text.parse().map_err(|error| {
         let message = format!("\"{text}\" is not a time: {error}");
-        item.error(message, "Write RFC 3339 with an offset, such as \"2000-01-01T00:00:00Z\".")
+        item.error(message, "write RFC 3339 with an offset, such as \"2000-01-01T00:00:00Z\"")
     })?;
     Ok(EventTime::from_millis(instant.as_millisecond()))
 }
@@ -276,22 +276,22 @@ fn read_strategy(section: &mut Section<'_>) -> Result<Option<WatermarkStrategy>>
     }
     let word = word.map_or(Ok(Word::Bounded), |item| item.choice(&words))?;
     if let (Some(item), true) = (&delay, word != Word::Bounded) {
-        let remedy = "Remove the delay, or set `strategy = \"bounded\"`.";
+        let remedy = "remove the delay, or set `strategy = \"bounded\"`";
         return Err(item.error("belongs to `strategy = \"bounded\"`", remedy));
     }
     if let (Some(item), true) = (&field, word != Word::Punctuated) {
-        let remedy = "Remove the field, or set `strategy = \"punctuated\"`.";
+        let remedy = "remove the field, or set `strategy = \"punctuated\"`";
         return Err(item.error("belongs to `strategy = \"punctuated\"`", remedy));
     }
     Ok(Some(match (word, delay, field) {
         (Word::Bounded, Some(delay), _) => WatermarkStrategy::Bounded(delay.span()?),
         (Word::Bounded, None, _) => {
-            let remedy = "Add `delay = \"15m\"` (how far out of order events may come).";
+            let remedy = "add `delay = \"15m\"` (how far out of order events may come)";
             return Err(section.error("a bounded watermark needs a delay", remedy));
         }
         (Word::Punctuated, _, Some(field)) => WatermarkStrategy::Punctuated { field: field.name()? },
         (Word::Punctuated, _, None) => {
-            let remedy = "Add `field = \"watermark\"`, the field that holds the watermark.";
+            let remedy = "add `field = \"watermark\"`, the field that holds the watermark";
             return Err(section.error("a punctuated watermark needs the name of its field", remedy));
         }
         (Word::Monotone, ..) => WatermarkStrategy::Monotone,

@@ -132,7 +132,7 @@ pub(super) fn read_all(
     timing: Timing,
     places: &mut Places<'_>,
 ) -> Result<Vec<WindowConfig>> {
-    let empty = item.error("there is no window", "Add at least one [[window]] table.");
+    let empty = item.error("there is no window", "add at least one [[window]] table");
     let mut windows: Vec<WindowConfig> = Vec::new();
     for item in item.list()? {
         let mut section = item.section(&KEYS)?;
@@ -148,16 +148,16 @@ pub(super) fn read_name<'n>(
     section: &mut Section<'_>,
     mut earlier: impl Iterator<Item = &'n str>,
 ) -> Result<String> {
-    let item = section.require("name", "Add `name = \"hourly\"`.")?;
+    let item = section.require("name", "add `name = \"hourly\"`")?;
     let name = item.name()?;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if name.len() > NAME_LENGTH_MAX || !name.bytes().all(plain) {
         let message = format!("\"{name}\" is not a window name");
-        return Err(item.error(message, "Use 1 to 48 of the characters a-z, 0-9 and _."));
+        return Err(item.error(message, "use 1 to 48 of the characters a-z, 0-9 and _"));
     }
     if earlier.any(|known| known == name) {
         return Err(
-            item.error(format!("there is a window \"{name}\" already"), "Give each window its own name.")
+            item.error(format!("there is a window \"{name}\" already"), "give each window its own name")
         );
     }
     Ok(name)
@@ -179,9 +179,9 @@ fn read_window(
     let windows = kind::read(&mut section)?;
     let emission = emission::read(&mut section, &windows, timing)?;
     let aggregates =
-        section.require("aggregates", "Add `aggregates = [{ name = \"rows\", function = \"count\" }]`.")?;
+        section.require("aggregates", "add `aggregates = [{ name = \"rows\", function = \"count\" }]`")?;
     let aggregates = aggregate::read_all(aggregates, &key, &mut renames, places)?;
-    let output = section.require("output", "Add `output = { path = \"out/hourly\" }`.")?;
+    let output = section.require("output", "add `output = { path = \"out/hourly\" }`")?;
     let revised = emission.trigger != Trigger::Watermark || emission.allowed_lateness != Span::ZERO;
     let metadata = revised || emission.mode == Mode::Update;
     let upserted = Upserted { key: &key, windows: &windows, emission: &emission };
@@ -196,7 +196,7 @@ fn read_window(
     if let Some(field) = key.iter().find(|field| columns.contains(&field.field.as_str())) {
         let message =
             format!("the key field `{}` would have the name of a column that every row has", field.field);
-        return Err(section.error(message, "Rename the field in the input, or leave the metadata out."));
+        return Err(section.error(message, "rename the field in the input, or leave the metadata out"));
     }
     let Emission { time, allowed_lateness, mode, retractions, trigger, accumulation } = emission;
     let window = WindowConfig {
@@ -225,7 +225,13 @@ fn read_input(item: &Item<'_>, earlier: &[WindowConfig]) -> Result<String> {
     let name = item.name()?;
     let Some(window) = earlier.iter().find(|window| window.name == name) else {
         let names: Vec<&str> = earlier.iter().map(|window| window.name.as_str()).collect();
-        let remedy = format!("Name a window declared before this one. Known here: {}.", names.join(", "));
+        let remedy = match names.as_slice() {
+            [] => {
+                "declare the window whose results are read before this one; to read a source, write `source`"
+                    .to_owned()
+            }
+            names => format!("name a window declared before this one; known here: {}", names.join(", ")),
+        };
         return Err(item.error(format!("there is no window \"{name}\" before this one"), remedy));
     };
     let once = window.mode == Mode::Append
@@ -235,7 +241,7 @@ fn read_input(item: &Item<'_>, earlier: &[WindowConfig]) -> Result<String> {
     if !once || window.advance == Advance::Batch {
         let message = format!("window \"{name}\" emits more than once per pane, or not by event time");
         let remedy =
-            "Let it append when the watermark closes it, without allowed lateness, triggers and batches.";
+            "let it append when the watermark closes it, without allowed lateness, triggers and batches";
         return Err(item.error(message, remedy));
     }
     Ok(name)
@@ -248,13 +254,13 @@ fn check_input(section: &Section<'_>, window: &WindowConfig, earlier: &[WindowCo
     for field in &window.key {
         if !input.key.contains(field) {
             let message = format!("window \"{}\" has no such key field: `{}`", input.name, field.field);
-            return Err(section.error(message, "Use fields of its key, with the same types."));
+            return Err(section.error(message, "use fields of its key, with the same types"));
         }
     }
     for field in window.aggregates.iter().filter_map(|aggregate| aggregate.field.as_ref()) {
         if input.aggregates.iter().all(|aggregate| aggregate.name != *field) {
             let message = format!("window \"{}\" has no such result: `{field}`", input.name);
-            return Err(section.error(message, "Name one of its aggregates as the field."));
+            return Err(section.error(message, "name one of its aggregates as the field"));
         }
     }
     Ok(())
@@ -265,12 +271,12 @@ fn read_sources(item: Item<'_>, places: &Places<'_>) -> Result<Vec<String>> {
     if item.is_text() {
         return Ok(vec![places.source(&item)?]);
     }
-    let empty = item.error("the list is empty", "Name at least one source, or remove `source` to read all.");
+    let empty = item.error("the list is empty", "name at least one source, or remove `source` to read all");
     let mut names = Vec::new();
     for item in item.list()? {
         let name = places.source(&item)?;
         if names.contains(&name) {
-            return Err(item.error(format!("source \"{name}\" is named twice"), "Remove one of the two."));
+            return Err(item.error(format!("source \"{name}\" is named twice"), "remove one of the two"));
         }
         names.push(name);
     }
@@ -292,21 +298,20 @@ fn read_fields(item: Item<'_>, keys: &[&str], renames: &mut Renames) -> Result<V
     for item in item.list()? {
         let (field, again) = if item.is_text() {
             let field = item.name()?;
-            let again =
-                item.error(format!("field `{field}` is in the key already"), "Remove one of the two.");
+            let again = item.error(format!("field `{field}` is in the key already"), "remove one of the two");
             (KeyField { field, key_type: KeyType::Text }, again)
         } else {
             let mut section = item.section(keys)?;
             let was = section.take("was").map(|item| item.name()).transpose()?;
-            let named = section
-                .require("field", "Name the field, such as { field = \"status\", type = \"int\" }.")?;
+            let named =
+                section.require("field", "name the field, such as { field = \"status\", type = \"int\" }")?;
             let field = named.name()?;
             renames.fields.extend(was.map(|was| (field.clone(), was)));
             let key_type = section.take("type").map_or(Ok(KeyType::Text), |item| {
                 item.choice(&[("string", KeyType::Text), ("int", KeyType::Int)])
             })?;
             let again =
-                named.error(format!("field `{field}` is in the key already"), "Remove one of the two.");
+                named.error(format!("field `{field}` is in the key already"), "remove one of the two");
             (KeyField { field, key_type }, again)
         };
         if key.iter().any(|earlier| earlier.field == field.field) {
@@ -348,17 +353,17 @@ impl Upserted<'_> {
         let Emission { mode, retractions, trigger, accumulation, allowed_lateness, .. } = self.emission;
         if *self.windows == Windows::Global && self.key.is_empty() {
             let message = "the global window without a key has nothing to tell its row by";
-            return Err(item.error(message, "Add a key, or use `write = \"append\"`."));
+            return Err(item.error(message, "add a key, or use `write = \"append\"`"));
         }
         if *accumulation == Accumulation::Discarding {
             let message = "discarding rows are increments, and the next one would replace the last";
-            return Err(item.error(message, "Use `write = \"append\"`."));
+            return Err(item.error(message, "use `write = \"append\"`"));
         }
         let once = *trigger == Trigger::Watermark && *mode == Mode::Append && *allowed_lateness == Span::ZERO;
         if matches!(self.windows, Windows::Session { .. }) && !once && !retractions {
             let message =
                 "a session that grows has other bounds, and its row of before would stay in the table";
-            let remedy = "Use `mode = \"update\"` with `retractions = true`, or `write = \"append\"`.";
+            let remedy = "use `mode = \"update\"` with `retractions = true`, or `write = \"append\"`";
             return Err(item.error(message, remedy));
         }
         Ok(())

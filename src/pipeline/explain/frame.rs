@@ -110,6 +110,8 @@ pub enum What {
     Rejected(RejectedFrame),
     /// A record that a filter passed over.
     Filtered(RecordFrame),
+    /// An event whose id came before and is still remembered: no window sees it, but it moves the watermark.
+    Duplicate(RecordFrame),
     /// Records in a row that are of no concern here, but for the watermark.
     Others(OthersFrame),
     /// A partition was read to its end, which moved the watermark.
@@ -248,6 +250,8 @@ pub struct OthersFrame {
     pub rejected: u64,
     /// Records that a filter passed over.
     pub filtered: u64,
+    /// Events whose id came before.
+    pub duplicates: u64,
 }
 
 /// A result.
@@ -302,6 +306,8 @@ pub struct Counts {
     pub rejected: u64,
     /// Records that a filter passed over, whatever they are about.
     pub filtered: u64,
+    /// Events whose id came before, whatever they are about.
+    pub duplicates: u64,
     /// Results.
     pub firings: u64,
     /// Windows that were closed.

@@ -300,14 +300,13 @@ impl<'a> Replay<'a> {
             true => self.advance(marks.after(index))?,
             false => Firings::default(),
         };
+        self.timeline.counts.duplicates += 1;
         if self.all || concerns || !firings.is_empty() {
             let text = shown(batch.text_of(index).unwrap_or_default());
             let record = RecordFrame { partition: partition.to_owned(), line, text };
-            let detail = "an event of the same id came before it and is still remembered".to_owned();
-            let what = What::Rejected(RejectedFrame { record, reason: "duplicate".to_owned(), detail });
-            self.timeline.push(what, before, after);
+            self.timeline.push(What::Duplicate(record), before, after);
         } else {
-            self.timeline.fold(Other::Rejected, before, after);
+            self.timeline.fold(Other::Duplicate, before, after);
         }
         self.timeline.pass(after, firings);
         Ok(())

@@ -100,7 +100,8 @@ fn brief(frame: &Frame) -> String {
             text + if event.dropped { " dropped" } else { "" } + if event.other { " other" } else { "" }
         }
         What::Others(others) => {
-            format!("{} others {moved}", others.events + others.rejected + others.filtered)
+            let others = [others.events, others.rejected, others.filtered, others.duplicates];
+            format!("{} others {moved}", others.iter().sum::<u64>())
         }
         What::Closed { window, expired } => {
             format!("closes {}{}", bounds(*window), if *expired { " for good" } else { "" })
@@ -115,6 +116,7 @@ fn brief(frame: &Frame) -> String {
         ),
         What::Rejected(rejected) => format!("line {} rejected: {}", rejected.record.line, rejected.reason),
         What::Filtered(record) => format!("line {} filtered", record.line),
+        What::Duplicate(record) => format!("line {} duplicate", record.line),
         What::PartitionEnd { partition } => format!("{partition} ends {moved}"),
         What::BatchEnd { events_reach } => format!("batch ends {moved} events {}", seconds(*events_reach)),
         What::InputEnd => format!("input ends {moved}"),
@@ -124,6 +126,29 @@ fn brief(frame: &Frame) -> String {
 
 fn told(explanation: &Explanation) -> Vec<String> {
     explanation.frames.iter().map(brief).collect()
+}
+
+#[test]
+fn an_event_that_came_before_is_a_duplicate_and_no_rejected_record() {
+    let dir = pipeline("delay = \"10s\"", "type = \"tumbling\"\nsize = \"60s\"");
+    let file = std::fs::read_to_string(dir.path().join("p.toml")).unwrap();
+    let dedup = "dedup = { by = [\"n\"] }, time = {";
+    put(dir.path(), "p.toml", &file.replace("time = {", dedup));
+    let line = |key: &str, time: i64, id: i64| format!("{{\"t\":{time},\"k\":\"{key}\",\"n\":{id}}}\n");
+    put(
+        dir.path(),
+        "f.jsonl",
+        &[line("a", 5, 1), line("a", 6, 1), line("b", 7, 2), line("b", 8, 2)].concat(),
+    );
+    let explanation = explained(&dir, &of_key("a"));
+    assert_eq!(
+        told(&explanation)[..3],
+        ["f:1 W none>-5 into [0,60)", "line 2 duplicate", "2 others W -4>-2"],
+        "{:?}",
+        told(&explanation)
+    );
+    let counts = explanation.end.counts;
+    assert_eq!((counts.events, counts.other_events, counts.rejected, counts.duplicates), (1, 1, 0, 2));
 }
 
 #[test]

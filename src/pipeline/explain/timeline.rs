@@ -32,6 +32,7 @@ pub(super) enum Other {
     Event,
     Rejected,
     Filtered,
+    Duplicate,
 }
 
 impl Timeline {
@@ -74,6 +75,7 @@ impl Timeline {
             Other::Event => counts.events += 1,
             Other::Rejected => counts.rejected += 1,
             Other::Filtered => counts.filtered += 1,
+            Other::Duplicate => counts.duplicates += 1,
         }
         *reached = after;
     }

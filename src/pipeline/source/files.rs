@@ -35,7 +35,7 @@ pub(super) fn list(config: &SourceConfig) -> Result<Vec<Named>> {
         }
         if files.len() == before {
             let message = format!("{}: no file matches: path={}", config.declared_at, pattern.display());
-            let remedy = "Check the path; relative paths start at the pipeline file's directory.";
+            let remedy = "check the path; relative paths start at the pipeline file's directory";
             return Err(Error::new(ErrorKind::Unavailable, message).with_remedy(remedy));
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn list(config: &SourceConfig) -> Result<Vec<Named>> {
             config.declared_at,
             files.len()
         );
-        return Err(Error::new(ErrorKind::Invalid, message).with_remedy("Join files, or split the pipeline."));
+        return Err(Error::new(ErrorKind::Invalid, message).with_remedy("join files, or split the pipeline"));
     }
     Ok(files)
 }
@@ -57,7 +57,7 @@ pub(super) fn list(config: &SourceConfig) -> Result<Vec<Named>> {
 fn matches(config: &SourceConfig, pattern: &Path) -> Result<Vec<PathBuf>> {
     if pattern.is_dir() {
         let message = format!("{}: this is a directory: path={}", config.declared_at, pattern.display());
-        let remedy = format!("Name the files in it, such as \"{}\".", pattern.join("*.jsonl").display());
+        let remedy = format!("name the files in it, such as \"{}\"", pattern.join("*.jsonl").display());
         return Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
     }
     if pattern.is_file() {
@@ -66,13 +66,13 @@ fn matches(config: &SourceConfig, pattern: &Path) -> Result<Vec<PathBuf>> {
     let text = pattern.to_str().unwrap_or_default();
     let paths = glob::glob(text).map_err(|error| {
         let message = format!("{}: not a pattern: path={text}", config.declared_at);
-        Error::new(ErrorKind::Invalid, message).with_remedy("Correct the pattern.").with_source(error)
+        Error::new(ErrorKind::Invalid, message).with_remedy("correct the pattern").with_source(error)
     })?;
     let mut found = Vec::new();
     for path in paths {
         let path = path.map_err(|error| {
             let message = format!("{}: cannot list: path={}", config.declared_at, error.path().display());
-            let remedy = "Make the directory readable for the user that runs the pipeline.";
+            let remedy = "make the directory readable for the user that runs the pipeline";
             Error::new(ErrorKind::Unavailable, message)
                 .with_remedy(remedy)
                 .with_source(std::io::Error::from(error))
@@ -89,8 +89,8 @@ fn matches(config: &SourceConfig, pattern: &Path) -> Result<Vec<PathBuf>> {
 /// What is neither a file nor a directory: opening a pipe, say, would wait for a writer that may never come.
 fn not_a_file(config: &SourceConfig, path: &Path) -> Error {
     let (why, remedy) = match path.exists() {
-        true => ("not a regular file", "Move it away, or read a stream as standard input: path = \"-\"."),
-        false => ("a link that leads nowhere", "Remove the link, or put its target back."),
+        true => ("not a regular file", "move it away, or read a stream as standard input: path = \"-\""),
+        false => ("a link that leads nowhere", "remove the link, or put its target back"),
     };
     let message = format!("{}: {why}: path={}", config.declared_at, path.display());
     Error::new(ErrorKind::Invalid, message).with_remedy(remedy)
@@ -100,6 +100,6 @@ fn name_of(config: &SourceConfig, path: &Path) -> Result<String> {
     let short = path.strip_prefix(&config.base).unwrap_or(path);
     short.to_str().map(str::to_owned).ok_or_else(|| {
         let message = format!("{}: a file name is not UTF-8: path={}", config.declared_at, path.display());
-        Error::new(ErrorKind::Invalid, message).with_remedy("Rename the file.")
+        Error::new(ErrorKind::Invalid, message).with_remedy("rename the file")
     })
 }

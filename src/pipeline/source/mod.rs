@@ -44,7 +44,7 @@ pub use survey::{Survey, survey};
 
 use block::Records;
 use csv::Columns;
-use partition::{CHOICES, Limits, Partition, Wanted};
+use partition::{CHOICES, CHOICES_OF_STREAM, Limits, Partition, Wanted};
 use row::RowReader;
 
 /// Files kept open at a time, or an eighth of what the process may open. Beyond it the one that waited longest is closed; it is opened again in its turn.
@@ -400,7 +400,7 @@ fn refuse_shared(partitions: &[Partition], configs: &[SourceConfig]) -> Result<(
                 "{}: sources \"{}\" and \"{}\" both read {}",
                 second.declared_at, first.name, second.name, partition.name
             );
-            let remedy = "Let one source read it; several windows may read one source.";
+            let remedy = "let one source read it; several windows may read one source";
             return Err(Error::new(ErrorKind::Invalid, message).with_remedy(remedy));
         }
     }
@@ -448,7 +448,7 @@ fn refuse_renamed(
                 known.name, partition.name
             );
             let remedy =
-                "Give it its old name back and spell `path` as before, or start with a new state directory.";
+                "give it its old name back and spell `path` as before, or start with a new state directory";
             return Err(Error::new(ErrorKind::Incompatible, message).with_remedy(remedy));
         }
     }
@@ -462,7 +462,8 @@ fn gone(known: &PartitionResume, records: &[Records]) -> Result<Partition> {
             "an input file is gone before it was read to its end: name={} read_bytes={}",
             known.name, known.position.bytes
         );
-        return Err(Error::new(ErrorKind::Unavailable, message).with_remedy(CHOICES));
+        let remedy = if known.name == STDIN_NAME { CHOICES_OF_STREAM } else { CHOICES };
+        return Err(Error::new(ErrorKind::Unavailable, message).with_remedy(remedy));
     }
     // Of a source that is gone as well, it counts for the first: finished, it holds nothing back.
     let source = Some(usize::from(known.source.0)).filter(|&source| source < records.len()).unwrap_or(0);

@@ -257,7 +257,7 @@ impl Partition {
     pub(super) fn unreadable(&self, error: io::Error) -> Error {
         let message = format!("cannot open the input: path={}", self.shown());
         Error::new(ErrorKind::Unavailable, message)
-            .with_remedy("Make it readable for the user that runs the pipeline.")
+            .with_remedy("make it readable for the user that runs the pipeline")
             .with_source(error)
     }
 
@@ -266,15 +266,15 @@ impl Partition {
         if self.compression == Compression::None {
             let message = format!("cannot read on: path={path} offset={bytes} line={line}");
             let remedy =
-                "See to the disk or mount, then run again: reading goes on where the last checkpoint stands.";
+                "see to the disk or mount, then run again: reading goes on where the last checkpoint stands";
             return Error::new(ErrorKind::Unavailable, message).with_remedy(remedy).with_source(error);
         }
         let message = format!(
             "the compressed input is cut short or damaged; what came before was read: path={path} \
              decompressed_offset={bytes} line={line}"
         );
-        let remedy = "Replace it by the whole file, which must begin with the same bytes, and run again: reading goes \
-                      on at this place. Or take what can be saved into a new file, and read that from the start.";
+        let remedy = "replace it by the whole file, which must begin with the same bytes, and run again: reading goes \
+                      on at this place; or take what can be saved into a new file, and read that from the start";
         Error::new(ErrorKind::Invalid, message).with_remedy(remedy).with_source(error)
     }
 
@@ -282,12 +282,16 @@ impl Partition {
         let (path, bytes) = (self.shown(), self.position.bytes);
         let message =
             format!("the input is shorter than what was read of it: path={path} read_bytes={bytes}");
-        Error::new(ErrorKind::Incompatible, message).with_remedy(CHOICES)
+        Error::new(ErrorKind::Incompatible, message).with_remedy(self.choices())
     }
 
     pub(super) fn replaced(&self) -> Error {
         let message = format!("the input is not the one that was read before: path={}", self.shown());
-        Error::new(ErrorKind::Incompatible, message).with_remedy(CHOICES)
+        Error::new(ErrorKind::Incompatible, message).with_remedy(self.choices())
+    }
+
+    const fn choices(&self) -> &'static str {
+        if self.path.is_some() { CHOICES } else { CHOICES_OF_STREAM }
     }
 
     fn shown(&self) -> String {
@@ -302,8 +306,13 @@ fn end_of_lines(text: &[u8], lines: u64) -> usize {
 }
 
 /// What can be done when an input is not what it was.
-pub(super) const CHOICES: &str = "Put the original input back; or give the new one another name, so that it is read as \
-                                  a new file; or start over with another state directory.";
+pub(super) const CHOICES: &str = "put the original input back; or give the new one another name, so that it is read as \
+                                  a new file; or start over with another state directory";
+
+/// The same for standard input, which has one name and no place to go back to.
+pub(super) const CHOICES_OF_STREAM: &str = "pipe the same stream again from its first byte: what was read of it is skipped \
+                                            (`tail -c +1 -f FILE` begins there); or start over with another state \
+                                            directory and other output directories";
 
 /// A header that does not name what is needed.
 #[derive(Debug)]
@@ -327,16 +336,16 @@ pub(super) fn slots(names: &[String], fields: &[String]) -> Result<Vec<Option<us
             0 => {
                 let message = format!("there is no column `{field}`");
                 let remedy = match closest(field, names.iter().map(String::as_str)) {
-                    Some(near) => format!("Did you mean `{near}`?"),
+                    Some(near) => format!("did you mean `{near}`?"),
                     None => {
-                        format!("The columns are: {}. Check `delimiter` and `header` too.", names.join(", "))
+                        format!("the columns are: {}; check `delimiter` and `header` too", names.join(", "))
                     }
                 };
                 return Err(MissingColumn { message, remedy });
             }
             _ => {
                 let message = format!("there are several columns `{field}`");
-                return Err(MissingColumn { message, remedy: "Give each column its own name.".to_owned() });
+                return Err(MissingColumn { message, remedy: "give each column its own name".to_owned() });
             }
         }
     }

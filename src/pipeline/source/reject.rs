@@ -139,6 +139,8 @@ impl fmt::Display for RejectReason {
 pub struct Rejected {
     /// 1-based number of the line it starts on.
     pub record: u64,
+    /// Lines that it takes up, at least 1.
+    pub lines: u64,
     /// Where it starts, in bytes of the decompressed input.
     pub byte_offset: u64,
     /// Why.
@@ -172,8 +174,13 @@ impl Refusal {
 
     /// The refused record at its place.
     pub(super) fn at(self, record: u64, byte_offset: u64, text: &[u8]) -> Rejected {
+        let Self { reason, field, mut detail } = self;
+        let lines = memchr::memchr_iter(b'\n', text).count() as u64 + 1;
+        if lines > 1 {
+            detail.push_str(&format!("; the record has {lines} lines"));
+        }
         let text = text[..text.len().min(REJECTED_TEXT_BYTES_MAX)].to_vec();
-        Rejected { record, byte_offset, reason: self.reason, field: self.field, detail: self.detail, text }
+        Rejected { record, lines, byte_offset, reason, field, detail, text }
     }
 }
 

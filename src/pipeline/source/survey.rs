@@ -68,6 +68,6 @@ fn same_head(
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot open the input: path={}", path.display()))
-        .with_remedy("Make it readable for the user that runs the pipeline.")
+        .with_remedy("make it readable for the user that runs the pipeline")
         .with_source(error)
 }

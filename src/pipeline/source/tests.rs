@@ -338,6 +338,19 @@ fn a_record_beyond_the_limit_is_rejected_and_passed_over() {
 }
 
 #[test]
+fn a_record_that_takes_several_lines_with_it_says_how_many() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "ts,k,v,f,p\n1,\"k,1,,\n2,k,1,,\n3,k,1,,\n4,\"k,1,,\n5,k,1,,\n";
+    put(directory.path(), "in.csv", text.as_bytes());
+    let config = config(directory.path(), "\"in.csv\"", MILLIS);
+    let mut source = open_at(&config, &[], Limits { block_bytes: 1_024, record_bytes: 1_024 }).unwrap();
+    let block = source.next_block(None).unwrap().unwrap();
+    let [rejected] = &block.rejected[..] else { panic!("{:?}", block.rejected) };
+    assert_eq!((rejected.record, rejected.lines, block.batch.len()), (2, 4, 1));
+    assert!(rejected.detail.ends_with("; the record has 4 lines"), "{}", rejected.detail);
+}
+
+#[test]
 fn a_quote_that_is_never_closed_costs_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let rows: String = (0..50).map(|i| format!("{i},k,1,,\n")).collect();

@@ -67,9 +67,11 @@ fn difference(old: &EventDefinition, new: &EventDefinition) -> Change {
             let differ: Vec<String> = side_by_side(of_events(old), of_events(new))
                 .into_iter()
                 .filter(|facet| facet.stored != facet.asked)
-                .map(|facet| facet.what)
+                // The line that is called like the thing itself has its kind and its interval.
+                .map(|facet| if facet.what == "join" { "kind or within".to_owned() } else { facet.what })
                 .collect();
-            refused(new.noun(), format!("what it keeps is another thing now: {} differ", differ.join(", ")))
+            let verb = if differ.len() == 1 { "differs" } else { "differ" };
+            refused(new.noun(), format!("what it keeps is another thing now: {} {verb}", differ.join(", ")))
         }
     }
 }

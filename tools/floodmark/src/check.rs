@@ -20,7 +20,7 @@ read-only. Looks at manifests, not at every byte; `floodmark inspect verify` doe
 start, 6 when it would be refused. docs/EVOLUTION.md says what may change.
 
 Examples:
-  floodmark check pipeline.toml                      against its own state, or alone when there is none
+  floodmark check pipeline.toml                      against its own state, or alone without one
   floodmark check pipeline.toml --state state/       against another state directory
   floodmark check pipeline.toml --from /backup/chk-0000000012 --json"
 )]

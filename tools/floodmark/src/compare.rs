@@ -21,7 +21,9 @@ pub(crate) const DIFFERENT: u8 = 7;
 Examples:
   floodmark compare --exact out/exact --fast out/fast
   floodmark compare --exact out/exact --fast out/fast --json | jq '.differences[].key'
-  floodmark compare --exact before/hourly --fast after/hourly    any two result sets of one aggregation"
+  floodmark compare --exact before/hourly --fast after/hourly    any two results of one aggregation
+
+Results are read from JSON lines."
 )]
 pub(crate) struct Arguments {
     /// Directory of the results by event time.

@@ -20,7 +20,7 @@ copied elsewhere. Nothing is written and no lock is taken: a pipeline may be run
 
 Examples:
   floodmark inspect list state/                     which checkpoints there are
-  floodmark inspect show state/ --at 12             offsets, watermark, definitions, files of checkpoint 12
+  floodmark inspect show state/ --at 12             offsets, watermark, definitions, files
   floodmark inspect windows state/ --key JFK        every pane of one key, with its aggregates
   floodmark inspect verify /backup/chk-0000000012   whether a copy is whole; exit code 5 when not"
 )]
@@ -47,7 +47,7 @@ enum Report {
   floodmark inspect windows state/                  windows, and the ten keys with the most events
   floodmark inspect windows state/ --window hourly --top 50
   floodmark inspect windows state/ --key JFK        the panes of one key, with their aggregates
-  floodmark inspect windows state/ --key JFK --key 7    one --key for each field of a composite key")]
+  floodmark inspect windows state/ --key JFK --key 7    one --key for each field of the key")]
     Windows(Windows),
     /// Prove a checkpoint: every file against its checksum, every row read back. Exit code 5 when it is damaged.
     #[command(after_help = "Examples:

@@ -34,8 +34,8 @@ const EXIT_CODES: &str = "Exit codes:
   1    failed: a defect, please report it
   2    the command line, the pipeline file or a record (with --strict) is wrong
   3    the machine is in the way: a missing file, a permission, a full disk
-  4    another process has the state directory
-  5    stored bytes are damaged
+  4    another process has the state directory, or a newer one its outputs or repository
+  5    stored bytes are damaged, or staged output is gone
   6    state and definition do not fit; check: a run would be refused
   7    the two results differ (compare), or recovery failed (drill)
   130  stopped at once by a second signal";
@@ -113,3 +113,33 @@ fn exit_code(kind: ErrorKind) -> u8 {
 
 /// What a subcommand ends with.
 type CommandResult = Result<ExitCode, Error>;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Columns of a terminal, and of help that goes into a pipe.
+    const COLUMNS: usize = 100;
+
+    fn check(command: &clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        // Running text is wrapped; examples and tables begin with spaces and would lose their columns.
+        for line in help.lines().filter(|line| line.starts_with("  ")) {
+            assert!(line.chars().count() <= COLUMNS, "{path}: {line}");
+        }
+        let is_hidden = command.is_hide_set() || command.get_name() == "help";
+        assert!(
+            is_hidden || command.has_subcommands() || help.contains("Examples:"),
+            "{path} shows no example"
+        );
+        command.get_subcommands().for_each(|below| check(below, &path));
+    }
+
+    #[test]
+    fn every_command_shows_examples_that_keep_their_columns() {
+        check(&Arguments::command(), "");
+    }
+}

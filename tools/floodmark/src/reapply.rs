@@ -10,6 +10,7 @@ use floodmark::pipeline::finished::{
     Change, Reapplied, ReappliedSavepoint, Reapply, ReapplySavepoint, reapply, reapply_savepoint,
 };
 
+use crate::run::counted;
 use crate::table::{Table, window};
 use crate::{CommandResult, console};
 
@@ -23,11 +24,11 @@ const SHOWN_MAX: usize = 50;
 which late parts it holds, so that none is counted twice.
 
 Examples:
-  floodmark reapply pipeline.toml --window hourly --late out/late --results out/hourly --to out/hourly-2
-  floodmark reapply pipeline.toml --window hourly --late out/late --results out/hourly-2 --to out/hourly-3
-                                                     later, with the late parts that have come since
-  floodmark reapply pipeline.toml --late out/late --savepoint state/savepoints/monday --to monday-2 --late-again
-                                                     into the windows of a savepoint that are still to fire"
+  floodmark reapply p.toml --window hourly --late out/late --results out/hourly --to out/hourly-2
+  floodmark reapply p.toml --window hourly --late out/late --results out/hourly-2 --to out/hourly-3
+                           later, with the late parts that have come since
+  floodmark reapply p.toml --late out/late --savepoint state/savepoints/monday --to monday-2
+                           into the windows of a savepoint that are still to fire"
 )]
 pub(crate) struct Arguments {
     /// The pipeline file that late output and results were written by.
@@ -95,11 +96,11 @@ fn describe_savepoint(done: &ReappliedSavepoint) -> String {
         table.row(vec![reason.to_string(), records.to_string(), "not worked in".to_owned()]);
     }
     format!(
-        "{}\nsavepoint {} of epoch {}: {} parts worked in, {} passed over, worked in before\n",
+        "{}\nsavepoint {} of epoch {}: {} worked in, {} passed over, worked in before\n",
         table.render(0),
         done.savepoint.display(),
         done.epoch,
-        done.parts_applied.len(),
+        parts(done.parts_applied.len()),
         done.parts_passed_over.len()
     )
 }
@@ -113,16 +114,19 @@ fn describe(done: &Reapplied) -> String {
         text.push_str(&format!("{unseen} more rows changed\n"));
     }
     text.push_str(&format!(
-        "{} late records of {} parts applied: {} rows corrected, {} added, {} in all; {} parts passed over, applied \
-         before\n",
-        done.late_records,
-        done.parts_applied.len(),
-        done.corrected,
+        "{} of {} applied: {} corrected, {} added, {} in all; {} passed over, applied before\n",
+        counted(done.late_records, "late record", "late records"),
+        parts(done.parts_applied.len()),
+        counted(done.corrected, "row", "rows"),
         done.added,
         done.rows,
-        done.parts_passed_over.len()
+        parts(done.parts_passed_over.len())
     ));
     text
+}
+
+fn parts(count: usize) -> String {
+    counted(count as u64, "part", "parts")
 }
 
 fn add(table: &mut Table, change: &Change) {

@@ -35,10 +35,20 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the checkpoints, oldest first.
+    #[command(after_help = "Examples:
+  floodmark repository list s3://bucket/flights
+  floodmark repository list /mnt/shared/flights --json")]
     List(Place),
     /// Bring one checkpoint into a new directory; what a cut fetch left is gone on with.
+    #[command(after_help = "Examples:
+  floodmark repository fetch s3://bucket/flights --into /tmp/chk            the newest
+  floodmark repository fetch s3://bucket/flights --into /tmp/chk --at 12
+  floodmark restore --from /tmp/chk --state state-2 --as-fork               and go on from it")]
     Fetch(Fetch),
     /// Delete old checkpoints and what cut uploads left. A pipeline may be running; it does the same by itself.
+    #[command(after_help = "Examples:
+  floodmark repository gc s3://bucket/flights --dry-run
+  floodmark repository gc s3://bucket/flights --keep 10")]
     Gc(Gc),
 }
 
@@ -86,7 +96,16 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
 }
 
 fn open(place: &Place) -> Result<Arc<dyn Repository>, Error> {
-    Ok(Location::parse(&place.url, Path::new(""))?.open()?)
+    let location = Location::parse(&place.url, Path::new(""))?;
+    // A run makes the directory; to look into one that is not there is a slip.
+    if let Location::Directory(path) = &location
+        && !path.is_dir()
+    {
+        let message = format!("there is no such directory: path={}", path.display());
+        return Err(Error::new(ErrorKind::Invalid, message)
+            .with_remedy("give what `checkpoint.repository` of the pipeline file says"));
+    }
+    Ok(location.open()?)
 }
 
 fn list(place: &Place) -> Result<(), Error> {
@@ -121,6 +140,12 @@ fn row(entry: &RepositoryEntry) -> Vec<String> {
 
 fn fetch(arguments: &Fetch) -> Result<(), Error> {
     let Fetch { place, at, into } = arguments;
+    if into.is_file() {
+        let message = format!("this is a file: path={}", into.display());
+        return Err(Error::new(ErrorKind::Invalid, message).with_remedy(
+            "name a directory that does not exist, or the one of a fetch that was cut, with --into",
+        ));
+    }
     let verified = repository::fetch(open(place)?.as_ref(), *at, into)?;
     let (epoch, bytes) = (verified.manifest().epoch, verified.manifest().database_bytes());
     if place.json {

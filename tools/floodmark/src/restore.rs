@@ -18,16 +18,20 @@ use crate::{CommandResult, console};
 /// Arguments of `floodmark restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "Which of the two it is has to be said, since both look alike until they write:
-  --move     the same pipeline goes on here and nowhere else, into the same outputs; the original is fenced out of them
-  --as-fork  a pipeline of its own from there on: it needs output directories of its own, and what was staged stays
-             with the original
+  --move     the same pipeline goes on here and nowhere else, into the same outputs;
+             the original is fenced out of them
+  --as-fork  a pipeline of its own from there on, with output directories of its own;
+             what was staged stays with the original
 
 Point `state.directory` of a pipeline file at the new directory, then `floodmark run` goes on from it.
 
 Examples:
   floodmark restore --from /backup/monday --state state-2 --move
   floodmark restore --from state --at 12 --state what-if --as-fork --name flights-what-if
-  floodmark restore --from /backup/monday --state state-2 --move --pipeline pipeline.toml --allow-missing-partitions")]
+  floodmark restore --from /backup/monday --state state-2 --move --pipeline pipeline.toml
+                    with --allow-missing-partitions where input files are gone
+
+A checkpoint of a repository is brought here first: `floodmark repository fetch`.")]
 pub(crate) struct Arguments {
     /// A savepoint, a checkpoint, or a state directory, whose newest checkpoint is taken.
     #[arg(long, value_name = "PATH")]
@@ -38,7 +42,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     how: How,
     /// Name of the forked pipeline, as its pipeline file says; the same by default.
-    #[arg(long, value_name = "NAME", requires = "as_fork")]
+    #[arg(long, value_name = "NAME", requires = "as_fork", conflicts_with = "moved")]
     name: Option<String>,
     /// The checkpoint of this epoch instead of the newest.
     #[arg(long, value_name = "EPOCH")]
@@ -129,15 +133,18 @@ fn done(restored: RestoredState, partitions: Option<PartitionsPlan>) -> Done {
 
 fn describe(done: &Done) -> String {
     let mut lines = vec![format!(
-        "{} {}: {} bytes linked, {} copied, verified",
+        "state directory {}, {}: {} bytes linked, {} copied, verified",
         done.state.display(),
         done.origin.describe(),
         done.linked_bytes,
         done.copied_bytes
     )];
     if done.rows_left_to_original > 0 {
-        lines
-            .push(format!("{} rows of that epoch are the original's to publish", done.rows_left_to_original));
+        let rows = match done.rows_left_to_original {
+            1 => "1 row of that epoch is".to_owned(),
+            rows => format!("{rows} rows of that epoch are"),
+        };
+        lines.push(format!("{rows} the original's to publish"));
     }
     for partition in done.partitions.iter().flat_map(|plan| &plan.added) {
         lines.push(format!("new input {partition}: read from its beginning"));

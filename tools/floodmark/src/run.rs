@@ -161,8 +161,8 @@ impl Watch for Screen {
         match restart.epoch {
             None => console::say("starting with empty state"),
             Some(epoch) => console::say(&format!(
-                "resuming from checkpoint {epoch}, {} panes restored in {:.0} ms",
-                grouped(restart.panes),
+                "resuming from checkpoint {epoch}, {} restored in {:.0} ms",
+                counted(restart.panes, "pane", "panes"),
                 restart.took_ms
             )),
         }
@@ -217,37 +217,48 @@ fn progress_line(progress: &Progress) -> String {
     )
 }
 
+fn events(count: u64) -> String {
+    counted(count, "event", "events")
+}
+
 /// The summary for people.
 fn describe(summary: &RunSummary) -> String {
     let mut lines = vec![format!(
-        "{} {}: {} events in {:.2} s ({} events/s)",
+        "{} {}: {} in {:.2} s ({} events/s)",
         summary.pipeline,
         summary.outcome,
-        grouped(summary.events),
+        counted(summary.events, "event", "events"),
         summary.seconds,
         grouped(summary.events_per_second as u64)
     )];
     let mut row = |name: &str, value: String| lines.push(format!("  {name:<12} {value}"));
     row("watermark", summary.watermark.clone());
+    if summary.steps_back > 0 {
+        row("steps back", format!("{} of this run that went back in time", events(summary.steps_back)));
+    }
     row("events", format!("{} in total", grouped(summary.total.events)));
+    if summary.start.epoch.is_some() {
+        row("", "and in total, with all runs before this one:".to_owned());
+    }
     for (window, rows) in &summary.total.results {
-        row("results", format!("{} rows of {window}", grouped(*rows)));
+        row("results", format!("{} of {window}", counted(*rows, "row", "rows")));
     }
-    for (window, events) in &summary.total.late {
-        row("late", format!("{} events for {window}", grouped(*events)));
+    for (window, late) in &summary.total.late {
+        row("late", format!("{} for {window}", events(*late)));
     }
-    for (source, events) in &summary.total.duplicates {
-        row("duplicates", format!("{} events of {source}", grouped(*events)));
+    for (source, repeated) in &summary.total.duplicates {
+        row("duplicates", format!("{} of {source}", events(*repeated)));
     }
-    for (reason, records) in &summary.total.rejected {
-        row("rejected", format!("{} records: {reason}", grouped(*records)));
+    for (reason, rejected) in &summary.total.rejected {
+        row("rejected", format!("{}: {reason}", counted(*rejected, "record", "records")));
     }
     if summary.total.filtered > 0 {
-        row("filtered", format!("{} records", grouped(summary.total.filtered)));
+        row("filtered", counted(summary.total.filtered, "record", "records"));
     }
     if summary.unended.files > 0 {
-        let (files, bytes) = (grouped(summary.unended.files), grouped(summary.unended.bytes));
-        row("left", format!("{bytes} bytes of last lines without a line end, in {files} files"));
+        let bytes = counted(summary.unended.bytes, "byte", "bytes");
+        let files = counted(summary.unended.files, "file", "files");
+        row("left", format!("{bytes} of last lines without a line end, in {files}"));
     }
     row("open panes", grouped(summary.open_panes));
     let checkpoints = &summary.checkpoints;
@@ -268,6 +279,11 @@ fn describe(summary: &RunSummary) -> String {
     lines.join("\n") + "\n"
 }
 
+/// How many there are of something: `1 event`, `1,234 events`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
 /// A number with its digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -284,6 +300,11 @@ pub(crate) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_one() {
+        assert_eq!([0, 1, 1_000].map(events), ["0 events", "1 event", "1,000 events"]);
+    }
 
     #[test]
     fn digits_are_grouped_by_three() {

@@ -38,10 +38,18 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Make a savepoint of the newest complete checkpoint, also while the pipeline runs.
+    #[command(after_help = "Examples:
+  floodmark savepoint create pipeline.toml --name before-upgrade --note 'last one of 1.4'
+  floodmark savepoint create --state state --name monday --at 12 --to /backup/monday")]
     Create(Create),
     /// List the savepoints of a state directory.
+    #[command(after_help = "Examples:
+  floodmark savepoint list pipeline.toml
+  floodmark savepoint list --state state --json")]
     List(List),
     /// Delete a savepoint of a state directory.
+    #[command(after_help = "Examples:
+  floodmark savepoint delete pipeline.toml --name monday")]
     Delete(Delete),
 }
 

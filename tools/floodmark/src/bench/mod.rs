@@ -27,16 +27,17 @@ const DISK_BYTES_PER_EVENT: u64 = 400;
 #[command(after_help = "Examples:
   floodmark bench                                both shapes, 5 million events, three times
   floodmark bench --shape s4 --events 20000000   one shape, longer
-  floodmark bench --dir /data/bench --json       on another disk; the text is kept there for the next time
+  floodmark bench --dir /data/bench --json       on another disk; the text stays there
 
-The reference reads the text with one thread into a hash map and keeps nothing; it is the speed of light for this
-work on this machine. The pipeline is `floodmark run` with checkpoints every 10 s. Build with --release.")]
+The reference reads the text with one thread into a hash map and keeps nothing; it is the speed of light for this \
+work on this machine. The pipeline is `floodmark run` with checkpoints every 10 s. Build with --release. \
+docs/PERFORMANCE.md has what was measured.")]
 pub(crate) struct Arguments {
     /// What to run.
     #[arg(long, value_enum, default_value_t = Which::All)]
     shape: Which,
     /// Events of each stream.
-    #[arg(long, short = 'n', default_value_t = 5_000_000)]
+    #[arg(long, short = 'n', default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
     /// How often each is run; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -15,6 +15,8 @@ use super::scratch::failed;
 
 /// Differing rows that are shown.
 const SHOWN_MAX: usize = 3;
+/// The part that holds the header of CSV.
+const CSV_HEADER: &str = "part-0000000000.csv";
 /// Bytes of a row that are shown.
 const SHOWN_BYTES_MAX: usize = 400;
 
@@ -75,14 +77,15 @@ fn open(directory: &Path) -> Result<Box<dyn BufRead>, Error> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, all)))
 }
 
-/// Rows of an output.
+/// Rows of an output, without the header of CSV, which is a part of its own.
 ///
 /// # Errors
 /// `Unavailable` when it cannot be read.
 pub(super) fn rows(directory: &Path) -> Result<u64, Error> {
-    let mut rows = 0;
+    let has_header = directory.join(CSV_HEADER).is_file();
+    let mut rows = 0_u64;
     each_row(directory, |_| rows += 1)?;
-    Ok(rows)
+    Ok(if has_header { rows.saturating_sub(1) } else { rows })
 }
 
 /// Compares the output called `output` in the directory `found` with the one in `expected`. None when they are the same.
@@ -213,6 +216,16 @@ mod tests {
         assert_eq!(differ(&[], &[]), None);
         assert_eq!(compare("hourly", output(&[]).path(), Path::new("/nowhere")).expect("compared"), None);
         assert_eq!(rows(output(&["a\nb\n", "c\n"]).path()).expect("counted"), 3);
+    }
+
+    #[test]
+    fn the_header_of_csv_is_no_row() {
+        let directory = output(&[]);
+        for (name, text) in [(CSV_HEADER, "key,rows\n"), ("part-0000000002.csv", "a,1\nb,2\n")] {
+            let file = File::create(directory.path().join(name));
+            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+        }
+        assert_eq!(rows(directory.path()).expect("counted"), 2);
     }
 
     #[test]

@@ -64,15 +64,15 @@ starts from the beginning of the input. docs/DRILL.md says what a verdict proves
 
 Examples:
   floodmark drill pipeline.toml                         20 kills, 24 damages, about a minute
-  floodmark drill pipeline.toml --for 10m --html drill.html    ten minutes of kills, and a report with plots
-  floodmark drill --generate 500000                     without a pipeline: this machine, this disk
+  floodmark drill pipeline.toml --for 10m --html d.html   ten minutes of kills, a report with plots
+  floodmark drill --generate 500000                     without a pipeline: this machine and disk
   floodmark drill pipeline.toml --json | jq '.verdict'
 
 Exit codes: 0 passed, 7 failed, 2 nothing was proved; the others as for every command."
 )]
 pub(crate) struct Arguments {
-    /// The pipeline file (TOML).
-    #[arg(required_unless_present = "generate", conflicts_with = "generate")]
+    /// The pipeline file (TOML); without one, --generate.
+    #[arg(conflicts_with = "generate")]
     pipeline: Option<PathBuf>,
     /// How often to kill.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -161,6 +161,10 @@ fn check_html(path: Option<&Path>) -> Result<(), Error> {
 /// The directory to work in, the pipeline file, and what it says.
 fn prepare(arguments: &Arguments, seed: u64) -> Result<(Scratch, PathBuf, PipelineConfig), Error> {
     let Some(path) = &arguments.pipeline else {
+        if arguments.generate.is_none() {
+            return Err(Error::new(ErrorKind::Invalid, "there is nothing to drill")
+                .with_remedy("name a pipeline file, or drill on made-up events: --generate 500000"));
+        }
         let scratch = Scratch::new(arguments.keep.as_deref(), Path::new("state"))?;
         let events = arguments.generate.unwrap_or_default();
         let path = load::generate(events, seed, scratch.root())?;

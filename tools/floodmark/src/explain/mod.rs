@@ -23,10 +23,10 @@ anything: nothing is written, no lock is taken, and a pipeline may be running be
 Examples:
   floodmark explain pipeline.toml                          the first key that comes
   floodmark explain pipeline.toml --window hourly --key JFK
-  floodmark explain pipeline.toml --key JFK --start 2026-03-01T10:00:00Z    one window of it
-  floodmark explain pipeline.toml --start 2026-03-01T10:00:00Z              all keys of one window
-  floodmark explain pipeline.toml --key JFK --from-checkpoint latest        only what came since
-  floodmark explain pipeline.toml --json | jq 'select(.dropped)'            events that were too late"
+  floodmark explain pipeline.toml --key JFK --start 2026-03-01T10:00:00Z   one window of it
+  floodmark explain pipeline.toml --start 2026-03-01T10:00:00Z             all keys of one window
+  floodmark explain pipeline.toml --key JFK --from-checkpoint latest       only what came since
+  floodmark explain pipeline.toml --json | jq 'select(.dropped)'           what came too late"
 )]
 pub(crate) struct Arguments {
     /// The pipeline file (TOML).

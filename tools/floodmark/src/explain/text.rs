@@ -9,7 +9,7 @@ use floodmark::pipeline::explain::{
     TooLate, Waiting, What,
 };
 
-use crate::run::grouped;
+use crate::run::{counted, grouped};
 use crate::table::{Table, printable};
 
 /// Text of a record in a cell, in characters.
@@ -212,6 +212,10 @@ fn rows(frame: &Frame, many_keys: bool, times: &Times) -> Vec<Vec<String>> {
         What::Filtered(record) => {
             vec![line(place(record), moved, "passed over by a filter".to_owned()), text_row(record)]
         }
+        What::Duplicate(record) => {
+            let what = "duplicate: an event of the same id came before it and is still remembered";
+            vec![line(place(record), moved, what.to_owned()), text_row(record)]
+        }
         What::Others(others) => vec![line("…".to_owned(), moved, others_line(others))],
         What::PartitionEnd { partition } => {
             vec![line(partition.clone(), moved, "ends, and holds the watermark back no more".to_owned())]
@@ -229,12 +233,8 @@ fn rows(frame: &Frame, many_keys: bool, times: &Times) -> Vec<Vec<String>> {
             let kind = if pane.slice { "holds of the slice" } else { "holds of" };
             let of = if many_keys { format!(" {}", pane.key) } else { String::new() };
             let (window, values) = (times.window(pane.window), values(&pane.values));
-            let events = grouped(pane.events);
-            vec![line(
-                "checkpoint".to_owned(),
-                moved,
-                format!("{kind} {window}{of}: {events} events, {values}"),
-            )]
+            let events = counted(pane.events, "event", "events");
+            vec![line("checkpoint".to_owned(), moved, format!("{kind} {window}{of}: {events}, {values}"))]
         }
         What::Closed { window, expired } => {
             let rest = if *expired { "; takes no more events" } else { "" };
@@ -340,13 +340,10 @@ fn others_line(others: &OthersFrame) -> String {
         (others.events, "other event", "other events"),
         (others.rejected, "rejected record", "rejected records"),
         (others.filtered, "filtered record", "filtered records"),
+        (others.duplicates, "duplicate", "duplicates"),
     ];
     let parts = kinds.iter().filter(|(count, ..)| *count > 0);
     parts.map(|(count, one, many)| counted(*count, one, many)).collect::<Vec<_>>().join(", ")
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
 fn values(values: &Aggregates) -> String {
@@ -361,8 +358,12 @@ fn end(head: &Head, end: &End, times: &Times) -> String {
         grouped(counts.accepted),
         grouped(counts.dropped)
     )];
-    let others =
-        OthersFrame { events: counts.other_events, rejected: counts.rejected, filtered: counts.filtered };
+    let others = OthersFrame {
+        events: counts.other_events,
+        rejected: counts.rejected,
+        filtered: counts.filtered,
+        duplicates: counts.duplicates,
+    };
     parts.push(counted(counts.closed, "window closed", "windows closed"));
     parts.push(counted(counts.firings, "result", "results"));
     if others != OthersFrame::default() {

@@ -19,7 +19,7 @@ pub(crate) use stream::{PLACE, write_files};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   floodmark generate --shape s1 --events 5000000 -o s1.jsonl
-  floodmark generate --keys 500 --skew zipf:1.1 --rate 2000 --lateness 95%:0-5s --lateness 5%:30-60s | head
+  floodmark generate --keys 500 --skew zipf:1.1 --lateness 95%:0-5s --lateness 5%:30-60s | head
   floodmark generate --partitions 3 --silence 2:1m-5m -o 'part-{}.csv' --format csv
 
 The same options and the same seed give the same bytes on every machine.")]

@@ -8,7 +8,7 @@ use floodmark::inspect::{
 };
 use floodmark::operator::{Accumulation, Advance, EventDefinition, Mode, OperatorSpec, TimeDomain};
 
-use crate::run::grouped;
+use crate::run::{counted, grouped};
 use crate::table::{Table, printable};
 
 /// Stands for what is not known.
@@ -64,7 +64,14 @@ pub(super) fn show(details: &CheckpointDetails) -> String {
     fact("lineage", &format!("{}, generation {}", details.lineage, details.generation));
     fact("watermark", &watermark(details.watermark));
     fact("horizon", &format!("{}; state of windows expired under it may be gone", details.horizon));
-    fact("database", &format!("{} in {} files", size(details.database_bytes), details.files.len()));
+    fact(
+        "database",
+        &format!(
+            "{} in {}",
+            size(details.database_bytes),
+            counted(details.files.len() as u64, "file", "files")
+        ),
+    );
     if details.sources.len() > 1 {
         text.push_str("\nsources\n");
         let mut table = Table::new(&["name", "watermark"]);

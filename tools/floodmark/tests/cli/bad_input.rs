@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
 use crate::support::{Ended, Running, Site, flights_sample, wait_until};
@@ -191,7 +192,7 @@ fn an_unreadable_directory_is_named_with_the_way_on() {
     allow(&site.path("data"), 0o755);
     match output {
         Ok(output) => {
-            Ended::of(output).assert_refused(3, &["cannot list", "data", "Make the directory readable"]);
+            Ended::of(output).assert_refused(3, &["cannot list", "data", "make the directory readable"]);
             site.reset();
             let (summary, _) = site.complete(&[]);
             assert_eq!(summary["total"]["events"], 100);
@@ -215,6 +216,78 @@ fn a_second_process_on_the_same_state_is_told_who_has_it() {
     first.child().stdin.take().unwrap().write_all(good_lines(100).concat().as_bytes()).unwrap();
     let summary = first.wait().summary();
     assert_eq!((&summary["outcome"], &summary["total"]["events"]), (&json!("completed"), &json!(100)));
+}
+
+/// `floodmark` with these arguments, in the directory of the site.
+fn floodmark(site: &Site, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+    command
+        .args(arguments)
+        .current_dir(site.path(""))
+        .env_remove("FLOODMARK_FAULT")
+        .env_remove("FLOODMARK_LOG");
+    Ended::of(command.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_quote_that_takes_lines_with_it_is_told_with_their_number() {
+    let site = Site::new(&pipeline("events.csv"));
+    let row = |second: usize| format!("2025-03-01T10:00:{second:02}Z,a,{second}\n");
+    let rows: String = (0..20).map(row).collect();
+    // Up to the next quote: lines 12 to 17.
+    let rows = rows.replace("10Z,a", "10Z,\"a").replace("15Z,a", "15Z,\"a");
+    site.write("events.csv", format!("t,k,v\n{rows}"));
+    let ended = site.run(&[]);
+    let summary = ended.summary();
+    assert_eq!(
+        (&summary["total"]["events"], &summary["total"]["rejected"]),
+        (&json!(14), &json!({"broken_record": 1}))
+    );
+    for words in ["takes several lines", "line=12", "lines=6"] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+    let rejected = site.outputs().rows("rejected");
+    assert!(rejected[0]["detail"].as_str().unwrap().ends_with("; the record has 6 lines"), "{rejected:?}");
+}
+
+/// A block of input holds 4,096 of these lines, ten seconds at the rate.
+#[test]
+fn at_a_low_rate_checkpoints_come_and_a_stop_is_heeded_in_the_middle_of_a_block() {
+    let interval = "[checkpoint]\ninterval = \"100ms\"\n\n[[window]]";
+    let site = Site::in_memory(&pipeline("events.jsonl").replace("[[window]]", interval));
+    site.write("events.jsonl", good_lines(3_600).concat());
+    let (_, straight) = site.complete(&[]);
+    site.reset();
+    let mut running = Running::start(site.command(&["--rate", "400"]));
+    wait_until("there are checkpoints", || site.epochs().last().is_some_and(|epoch| *epoch >= 3));
+    running.signal(Signal::TERM);
+    let summary = running.wait().summary();
+    let events = summary["total"]["events"].as_u64().unwrap();
+    assert_eq!(summary["outcome"], "stopped", "{summary}");
+    assert!(events > 0 && events < 3_600, "{summary}");
+    let (summary, outputs) = site.complete(&[]);
+    assert_eq!((&summary["events"], &summary["total"]["events"]), (&json!(3_600 - events), &json!(3_600)));
+    outputs.assert_same_as(&straight, "stopped in the middle of a block");
+}
+
+#[test]
+fn slips_on_the_command_line_are_told_apart_from_empty_places() {
+    let site = Site::new(&pipeline("events.jsonl"));
+    site.write("file", "x");
+    floodmark(&site, &["repository", "list", "nope"]).assert_refused(2, &["no such directory", "nope"]);
+    fs::create_dir(site.path("mirror")).unwrap();
+    assert_eq!(floodmark(&site, &["repository", "list", "mirror"]).code, Some(0));
+    let fetch = ["repository", "fetch", "mirror", "--into", "file"];
+    floodmark(&site, &fetch).assert_refused(2, &["this is a file", "--into"]);
+    let fetch = floodmark(&site, &["repository", "fetch", "mirror", "--into", "new", "--at", "99"]);
+    assert!(fetch.stderr.contains("epoch=99 present=[]"), "{}", fetch.stderr);
+    let restore = ["restore", "--state", "new", "--move", "--from"];
+    let of_repository = floodmark(&site, &[&restore[..], &["mirror"]].concat());
+    of_repository.assert_refused(2, &["neither a state directory", "floodmark repository fetch"]);
+    let renamed = floodmark(&site, &[&restore[..], &["mirror", "--name", "other"]].concat());
+    assert_eq!(renamed.code, Some(2), "{}", renamed.stderr);
+    assert!(renamed.stderr.contains("--name"), "{}", renamed.stderr);
+    assert_eq!(floodmark(&site, &["bench", "-n", "0"]).code, Some(2));
 }
 
 /// A site whose pipeline ran twice, over one file and then over another one: two checkpoints.

@@ -339,6 +339,8 @@ fn damage_in_the_newest_checkpoint_is_told_before_any_kill() {
 fn what_cannot_be_drilled_is_refused_with_the_reason() {
     let site = Site::in_memory(&pipeline("path = \"-\"\nformat = \"jsonl\""));
     drill(&site, &[]).assert_refused(2, &["pipeline.toml:", "standard input", "--generate"]);
+    let nothing = Ended::of(command(&[]).output().unwrap());
+    nothing.assert_refused(2, &["nothing to drill", "name a pipeline file", "--generate 500000"]);
     let site = flights();
     drill(&site, &["--html", "/nowhere/at/all.html"]).assert_refused(2, &["/nowhere/at/all.html"]);
     site.write("full/file", "x");

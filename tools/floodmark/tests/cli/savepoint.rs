@@ -223,7 +223,7 @@ fn savepoints_are_taken_while_a_pipeline_runs_and_keeps_one_checkpoint() {
         assert_eq!(made.code, Some(0), "{}", made.stderr);
         names.push(name);
         floodmark(&site, &["restore", "--from", "state", "--state", "m", "--move"])
-            .assert_refused(4, &["in use by another process"]);
+            .assert_refused(4, &["a process runs on the original", "stop the original", "make a fork"]);
     }
     assert_eq!(running.wait().summary()["outcome"], "completed");
     assert!(!names.is_empty());

@@ -103,6 +103,20 @@ fn a_manager_reads_the_verdict_in_one_paragraph() {
 }
 
 #[test]
+fn a_run_that_was_killed_before_it_was_back_at_work_took_no_time_that_could_be_told() {
+    let away = Kill {
+        recovery_ms: None,
+        restoring_ms: None,
+        moment: Moment::Random { share: 0.25 },
+        ..kill(1.0, Some(5))
+    };
+    let report = judged(vec![trial(1, vec![away, kill(41.0, Some(5))])], vec![]);
+    let text = report.to_text();
+    let ends = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!((ends(" 0 ms"), ends(" -")), (0, 1), "{text}");
+}
+
+#[test]
 fn one_row_one_unnoticed_damage_or_one_run_that_stays_away_is_a_failure() {
     let good = || trial(1, vec![kill(41.0, Some(5))]);
     assert_eq!(judged(vec![good()], vec![damage(true)]).verdict, Verdict::Pass);

@@ -133,17 +133,19 @@ fn figures(report: &Report) -> Table {
 
 /// Kills by moment.
 fn kills(report: &Report) -> Table {
-    let mut moments: BTreeMap<String, (u64, u64, u64, f64)> = BTreeMap::new();
+    let mut moments: BTreeMap<String, (u64, u64, u64, Option<f64>)> = BTreeMap::new();
     for (_, good, kill) in report.kills() {
         let (count, same, replayed, worst) = moments.entry(kill.moment.to_string()).or_default();
         *count += 1;
         *same += u64::from(good);
         *replayed += kill.replayed;
-        *worst = worst.max(kill.recovery_ms.unwrap_or(0.0));
+        // The run after it may have been killed before it was back at work.
+        *worst = worst.iter().copied().chain(kill.recovery_ms).reduce(f64::max);
     }
     let mut table = Table::new(&["killed", ">times", ">the same", ">replayed", ">slowest"]);
     for (moment, (count, same, replayed, worst)) in moments {
-        table.row(vec![moment, grouped(count), grouped(same), grouped(replayed), length(worst)]);
+        let worst = worst.map_or("-".to_owned(), length);
+        table.row(vec![moment, grouped(count), grouped(same), grouped(replayed), worst]);
     }
     table
 }
