@@ -171,6 +171,8 @@ impl<'a> Task<'a> {
         }
         watch.started(&restart);
         let reader = Reader::start(source)?;
+        // The next start is not asked again for rows that were given up: the next checkpoint does not name them.
+        let changed = restart.rows_given_up > 0;
         let summary = SummaryBuilder::new(config, restart, outputs.counters.clone());
         Ok(Self {
             config,
@@ -185,7 +187,7 @@ impl<'a> Task<'a> {
             last_progress: Duration::ZERO,
             last_tick: clock.monotonic(),
             bytes_since_begin: 0,
-            changed: false,
+            changed,
             mid_block: false,
             warned_of_clocks: false,
             warned_of_quotes: false,
@@ -376,6 +378,7 @@ impl<'a> Task<'a> {
 
     /// What comes between two pieces of a block.
     fn pause_between(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
+        self.changed = true;
         self.heed_the_clock()?;
         self.fire_on(stop, watch)?;
         self.take_turn(watch)?;

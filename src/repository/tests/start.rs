@@ -106,8 +106,10 @@ fn a_new_machine_takes_the_newest_checkpoint_and_the_history_with_it() {
     let choice = state.newest_verified(None).unwrap().chosen.unwrap();
     assert_eq!(contents(choice.path()), contents(published[1].path()));
     let _uploader = prepared.claim(&state, "flights", Some(2), keep(3)).unwrap();
-    // The first machine comes back: it may go on only while the other has brought nothing.
-    assert!(prepare(&settings, &site.path("state"), "flights", None, &clock).unwrap().adopted.is_none());
+    // The first machine comes back. What the other did meanwhile, and did not bring yet, it cannot know: a person decides.
+    let overtaken = prepare(&settings, &site.path("state"), "flights", None, &clock).unwrap_err();
+    assert!(matches!(overtaken, RepositoryError::Overtaken { generation: 3, .. }), "{overtaken}");
+    assert!(prepare(&settings, &site.path("state"), "flights", Some(2), &clock).unwrap().adopted.is_none());
 }
 
 #[test]

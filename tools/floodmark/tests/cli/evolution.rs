@@ -106,7 +106,7 @@ fn a_check_says_what_a_run_does_and_touches_nothing() {
     changed(&site, &[ADDED]);
     let told = report(&site, &[]);
     assert_eq!((&told["verdict"], &told["state"]["verdict"]), (&"refused".into(), &"compatible".into()));
-    assert!(told["outputs"][0]["detail"].as_str().unwrap().contains("other columns"), "{told}");
+    assert!(told["outputs"][0]["detail"].as_str().unwrap().contains("the columns of this output"), "{told}");
     let shown = check(&site, ASIDE);
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
     for words in

@@ -63,8 +63,8 @@ fn json_lines_say_the_same() {
     );
     assert_eq!(
         end["counts"],
-        json!({"events": 6, "accepted": 5, "dropped": 1, "other_events": 3, "rejected": 1, "filtered": 1,
-               "firings": 2, "closed": 1})
+        json!({"events": 6, "accepted": 5, "dropped": 1, "duplicates": 0, "other_events": 3, "rejected": 1,
+               "filtered": 1, "firings": 2, "closed": 1})
     );
     assert_eq!(
         (&end["frame"], &end["waiting"]["needs"], &end["waiting"]["watermark"]),
