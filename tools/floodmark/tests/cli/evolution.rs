@@ -303,13 +303,16 @@ fn contents(site: &Site) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     found
 }
 
+/// What is wrong, and how it is brought about.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Site));
+
 #[test]
 fn check_refuses_what_a_run_refuses_of_state_and_outputs_as_they_are_found() {
     let copy = |site: &Site, from: &str, to: &str| {
         let copied = Command::new("cp").arg("-a").args([site.path(from), site.path(to)]).status().unwrap();
         assert!(copied.success());
     };
-    let damages: [(&str, &dyn Fn(&Site)); 8] = [
+    let damages: [Damage<'_>; 8] = [
         ("the state is gone, its output is not", &|site| fs::remove_dir_all(site.path("state")).unwrap()),
         ("the lineage is gone", &|site| fs::remove_file(site.path("state/LINEAGE")).unwrap()),
         ("the lineage is cut", &|site| site.write("state/LINEAGE", "FLOOD")),
