@@ -113,6 +113,7 @@ struct Task<'a> {
     mid_block: bool,
     warned_of_clocks: bool,
     warned_of_quotes: bool,
+    warned_of_useless: bool,
     strain: Strain,
     summary: SummaryBuilder,
 }
@@ -191,6 +192,7 @@ impl<'a> Task<'a> {
             mid_block: false,
             warned_of_clocks: false,
             warned_of_quotes: false,
+            warned_of_useless: false,
             strain: Strain::default(),
             summary,
             clock,
@@ -311,6 +313,7 @@ impl<'a> Task<'a> {
         }
         self.warn_of_clocks(&block);
         self.warn_of_quotes(&block);
+        self.warn_of_useless(&block);
         self.outputs.expect_rejected(std::mem::take(&mut block.rejected));
         let mut next = 0;
         while next < block.batch.len() {
@@ -486,6 +489,25 @@ impl<'a> Task<'a> {
             detail = %rejected.detail,
             "a broken record takes several lines with it, up to the next quote; they are counted as one rejected record: \
              mend the quote, or look for more of them in the dead-letter output"
+        );
+    }
+
+    /// Says once that nothing of a block can be used: more likely the pipeline file is wrong than each of its records.
+    fn warn_of_useless(&mut self, block: &Block) {
+        let all = block.batch.is_empty() && block.filtered_records.is_empty();
+        let (true, Some(rejected)) = (all, block.rejected.first()) else { return };
+        if std::mem::replace(&mut self.warned_of_useless, true) {
+            return;
+        }
+        let reading = self.readings.get(block.partition.0 as usize);
+        tracing::warn!(
+            file = reading.map(|reading| reading.name.as_str()).unwrap_or_default(),
+            line = rejected.record,
+            records = block.rejected.len(),
+            reason = rejected.reason.name(),
+            detail = %rejected.detail,
+            "not one record of this part of the input can be used; they are rejected. Compare the fields and formats that \
+             the pipeline file names under [source] with the input"
         );
     }
 

@@ -269,6 +269,9 @@ impl RepositoryError {
                 "restore an older checkpoint explicitly with --at, or put the object back; `floodmark repository list` \
                  shows what is there"
             }
+            Self::NoCheckpoint { present, .. } if present.is_empty() => {
+                "check the prefix: nothing was uploaded there; `floodmark repository list` shows what is"
+            }
             Self::NoCheckpoint { .. } => "ask for one of the epochs that are present",
             Self::Location { .. } => {
                 "give a directory, or a URL such as s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or \

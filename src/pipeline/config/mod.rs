@@ -304,7 +304,13 @@ fn read_side_output(
     let Some(item) = root.take(key) else { return Ok(None) };
     let mut section = item.section(&["path"])?;
     let item = section.require("path", &format!("add `path = \"out/{key}\"`"))?;
-    let directory = resolve(base, &item.name()?);
+    let name = item.name()?;
+    if name == "-" {
+        let remedy =
+            format!("give a directory, such as `path = \"out/{key}\"`; standard output is for results");
+        return Err(item.error("this output goes into a directory, not to standard output", remedy));
+    }
+    let directory = resolve(base, &name);
     places.add_directory(&item, &format!("the {key} output"), &directory);
     Ok(Some(directory))
 }

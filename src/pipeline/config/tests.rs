@@ -300,6 +300,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "there is no window \"x\" before this one",
         "to read a source, write `source`",
     ),
+    ("path = \"out/late\"", "path = \"-\"", "goes into a directory", "path = \"out/late\""),
     ("name = \"flights-hourly\"", "name = ", "flights.toml:1:", "syntax"),
     ("name = \"flights-hourly\"", "name = \"a\"\nname = \"b\"", "not valid TOML: duplicate key", "syntax"),
 ];

@@ -72,6 +72,9 @@ pub struct Head {
     pub start: Option<EventTime>,
     /// The checkpoint that it starts from.
     pub checkpoint: Option<Origin>,
+    /// How often the pipeline was started over its state, where that may matter: several files are told from their
+    /// beginning in the order of a single run, and those that came or grew between runs were read in another one.
+    pub starts: Option<u64>,
 }
 
 /// A source, and how its watermark comes about.

@@ -39,6 +39,7 @@ pub(super) fn head(
         key_chosen: false,
         start: options.start,
         checkpoint,
+        starts: None,
     }
 }
 

@@ -16,7 +16,7 @@ use super::resumed::{restored, take_up};
 use super::subject::{self, Subject};
 use super::timeline::{Other, Timeline};
 use super::waiting::standing;
-use crate::checkpoint::Manifest;
+use crate::checkpoint::{Manifest, look};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
@@ -37,6 +37,13 @@ use crate::store::{partitions_of, saved_watermarks};
 struct Reading {
     name: String,
     id: PartitionId,
+}
+
+/// How often the pipeline was started over its state, if more than once.
+fn starts(config: &PipelineConfig) -> Option<u64> {
+    // An explanation needs no state; what is wrong with it is for those to say who do.
+    let local = look(&config.state.directory).ok().flatten()?;
+    Some(local.generation).filter(|&starts| starts > 1)
 }
 
 /// A run that is only told.
@@ -132,6 +139,9 @@ impl<'a> Replay<'a> {
             single: EventBatch::default(),
         };
         replay.register();
+        if options.from.is_none() && replay.readings.len() > 1 {
+            replay.head.starts = starts(config);
+        }
         Ok(replay)
     }
 

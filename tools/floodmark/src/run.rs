@@ -117,6 +117,14 @@ impl Keep {
     }
 
     fn checkpoint(self, summary: &RunSummary, quiet: bool) -> Result<(), Error> {
+        if summary.checkpoints.last_epoch.or(summary.start.epoch).is_none() {
+            let message = format!(
+                "no savepoint was made: nothing was read, and nothing is stored: name={}",
+                self.name.as_str()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_remedy("nothing is lost: start again with the same input; there is a savepoint once something was read"));
+        }
         let request = CreateRequest {
             name: self.name,
             from: self.state,

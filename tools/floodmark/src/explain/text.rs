@@ -153,6 +153,15 @@ fn head(head: &Head, times: &Times) -> String {
     if let Some(checkpoint) = &head.checkpoint {
         row("from", format!("checkpoint {}, watermark {}", checkpoint.epoch, checkpoint.watermark));
     }
+    if let Some(starts) = head.starts {
+        row(
+            "note",
+            format!(
+                "the pipeline was started {starts} times over its state; this is the order of a single run. Where files came or \
+                 grew in between, see --from-checkpoint"
+            ),
+        );
+    }
     if let Some(day) = &times.day {
         row("day", format!("{day}, all times in UTC"));
     }

@@ -271,6 +271,22 @@ fn at_a_low_rate_checkpoints_come_and_a_stop_is_heeded_in_the_middle_of_a_block(
 }
 
 #[test]
+fn a_pipeline_file_that_fits_no_record_is_warned_of() {
+    let site = Site::new(&pipeline("events.jsonl").replace("field = \"t\"", "field = \"time\""));
+    site.write("events.jsonl", good_lines(5_000).concat());
+    let ended = site.run(&["--quiet"]);
+    let warning = "not one record of this part of the input can be used";
+    assert_eq!(ended.stderr.matches(warning).count(), 1, "{}", ended.stderr);
+    for words in ["events.jsonl", "line=1", "missing_timestamp", "[source]"] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+    assert_eq!(ended.summary()["total"]["rejected"]["missing_timestamp"], 5_000);
+    site.reset();
+    site.write("pipeline.toml", pipeline("events.jsonl"));
+    assert!(!site.run(&["--quiet"]).stderr.contains(warning));
+}
+
+#[test]
 fn slips_on_the_command_line_are_told_apart_from_empty_places() {
     let site = Site::new(&pipeline("events.jsonl"));
     site.write("file", "x");

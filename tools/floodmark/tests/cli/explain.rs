@@ -96,6 +96,27 @@ fn from_a_checkpoint_only_what_came_since_is_told() {
 }
 
 #[test]
+fn that_files_may_have_come_between_runs_is_noted() {
+    let [pipeline, input, _] = documented();
+    let site = Site::in_memory(&pipeline.replace("visits.jsonl", "visits*.jsonl"));
+    let lines: Vec<&str> = input.lines().collect();
+    site.write("visits-1.jsonl", lines[..4].join("\n") + "\n");
+    site.complete(&[]);
+    site.write("visits-2.jsonl", lines[4..].join("\n") + "\n");
+    let note = "started 2 times over its state";
+    assert!(
+        !explain(&site, &["--key", "ann"]).stdout.contains("over its state"),
+        "one run is told as it was"
+    );
+    site.complete(&[]);
+    let told = explain(&site, &["--key", "ann"]);
+    assert!(told.stdout.contains(note) && told.stdout.contains("--from-checkpoint"), "{}", told.stdout);
+    assert_eq!(frames(&site, &["--key", "ann"])[0]["starts"], json!(2));
+    let since = explain(&site, &["--key", "ann", "--from-checkpoint", "1"]);
+    assert!(since.code == Some(0) && !since.stdout.contains("over its state"), "{}", since.stdout);
+}
+
+#[test]
 fn what_is_not_there_is_refused_with_a_remedy() {
     let site = site();
     explain(&site, &["--key", "anne"]).assert_refused(2, &["no event has this key", "did you mean ann"]);
