@@ -59,6 +59,14 @@ impl KeyColumn {
         self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
     }
 
+    /// Appends all keys of another column.
+    pub(crate) fn append_all(&mut self, from: &Self) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&from.bytes);
+        self.ends
+            .extend(from.ends.iter().map(|&end| u32::try_from(start + end as usize).unwrap_or(u32::MAX)));
+    }
+
     /// Drops bytes of an unfinished key.
     pub fn abandon_key(&mut self) {
         self.bytes.truncate(self.ends.last().map_or(0, |&end| end as usize));
@@ -92,6 +100,16 @@ impl Validity {
         }
         self.present.resize(index, true);
         self.present.push(present);
+    }
+
+    /// Appends what is known of the `rows` rows of another column behind the first `index` of this one.
+    fn append_all(&mut self, index: usize, from: &Self, rows: usize) {
+        if from.present.is_empty() && self.present.is_empty() {
+            return;
+        }
+        self.present.resize(index, true);
+        self.present.extend_from_slice(&from.present);
+        self.present.resize(index + rows, true);
     }
 
     /// True when the value at `index` is present.
@@ -315,6 +333,26 @@ impl ValueColumn {
         }
     }
 
+    /// Appends all values of a column of the same type; of another type, as many nulls.
+    fn append_all(&mut self, from: &Self) {
+        let (before, rows) = (self.len(), from.len());
+        match (&mut *self, from) {
+            (Self::Int { values, .. }, Self::Int { values: more, .. }) => values.extend_from_slice(more),
+            (Self::Float { values, .. }, Self::Float { values: more, .. }) => values.extend_from_slice(more),
+            (Self::Decimal { values, scale, .. }, Self::Decimal { values: more, scale: other, .. })
+                if scale == other =>
+            {
+                values.extend_from_slice(more);
+            }
+            (Self::Text { values, .. }, Self::Text { values: more, .. }) => values.append_all(more),
+            _ => {
+                (0..rows).for_each(|_| self.push_null());
+                return;
+            }
+        }
+        self.validity_mut().append_all(before, from.validity(), rows);
+    }
+
     /// Drops every value from `len` on.
     pub fn truncate(&mut self, len: usize) {
         match self {
@@ -478,6 +516,19 @@ impl EventBatch {
         self.punctuations.extend(told.map(moved));
     }
 
+    /// Appends all events of a batch with columns of the same kinds, and where their text stands, which is that of this
+    /// batch.
+    pub(crate) fn append_all(&mut self, from: &Self) {
+        let first = self.len();
+        self.times.extend_from_slice(&from.times);
+        self.records.extend_from_slice(&from.records);
+        self.spans.extend_from_slice(&from.spans);
+        self.keys.iter_mut().zip(&from.keys).for_each(|(column, from)| column.append_all(from));
+        self.values.iter_mut().zip(&from.values).for_each(|(column, from)| column.append_all(from));
+        let moved = |&(at, time): &(u32, EventTime)| ((at as usize + first) as u32, time);
+        self.punctuations.extend(from.punctuations.iter().map(moved));
+    }
+
     /// The events `range` as a batch of their own, with all of the text, so that places in it are what they were.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
@@ -553,13 +604,17 @@ mod tests {
         whole.punctuations = vec![(1, EventTime::from_millis(5)), (6, EventTime::from_millis(9))];
         whole.values.push(ValueColumn::float());
         let mut joined = whole.empty_like();
+        let mut appended = whole.empty_like();
         for range in [0..3, 3..3, 3..7] {
+            appended.append_all(&whole.part(range.clone()));
             joined.append_events(&whole, range.clone());
             assert_eq!(
                 whole.part(range.clone()).text_of(0),
                 whole.text_of(range.start).filter(|_| !range.is_empty())
             );
         }
+        appended.text.clone_from(&whole.text);
+        assert_eq!(format!("{appended:?}"), format!("{whole:?}"));
         (joined.text, joined.spans) = (whole.text.clone(), whole.spans.clone());
         assert_eq!(format!("{joined:?}"), format!("{whole:?}"));
     }

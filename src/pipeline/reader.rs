@@ -1,6 +1,8 @@
 //! Reads and parses ahead on a thread of its own, a few blocks in front of the task.
 
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::source::{Block, FileSource};
@@ -19,16 +21,23 @@ pub(super) enum Next {
     End,
 }
 
+/// Threads that help to parse, at most: with more, cutting blocks and taking them up is the slower part.
+const HELPERS_MAX: usize = 3;
+
 /// The task's end of the reading thread.
 pub(super) struct Reader {
     blocks: Receiver<Result<Block>>,
     spent: SyncSender<Block>,
+    // Until its end was seen.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
     /// Starts the thread. It ends with the input, at the first error, or when this is dropped; one that waits for
     /// standard input is left behind.
-    pub(super) fn start(mut source: FileSource) -> Result<Self> {
+    pub(super) fn start(source: FileSource) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let mut source = source.with_helpers((cores - 1).min(HELPERS_MAX))?;
         let (sender, blocks) = sync_channel(BLOCKS_AHEAD);
         let (spent, recycled) = sync_channel::<Block>(BLOCKS_AHEAD + 1);
         let run = move || {
@@ -45,18 +54,28 @@ impl Reader {
             }
         };
         let spawned = std::thread::Builder::new().name("floodmark-reader".to_owned()).spawn(run);
-        spawned.map_err(|error| {
+        let thread = spawned.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "cannot start the reading thread").with_source(error)
         })?;
-        Ok(Self { blocks, spent })
+        Ok(Self { blocks, spent, thread: Some(thread) })
     }
 
     /// The next block, waiting no longer than `patience`.
-    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+    ///
+    /// # Errors
+    /// Those of the source; `Bug` when the thread ended otherwise than with the input, whose rest nobody has seen then.
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Next> {
         match self.blocks.recv_timeout(patience) {
             Ok(block) => Ok(Next::Block(Box::new(block?))),
             Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
-            Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+            Err(RecvTimeoutError::Disconnected) => match self.thread.take().map(JoinHandle::join) {
+                Some(Err(_)) => Err(Error::new(
+                    ErrorKind::Bug,
+                    "the reading thread came to grief before the end of the input",
+                )
+                .with_remedy("report this; the last checkpoint is complete, and a new run goes on from it")),
+                _ => Ok(Next::End),
+            },
         }
     }
 

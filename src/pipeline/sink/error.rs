@@ -15,6 +15,9 @@ pub(in crate::pipeline) enum SinkError {
     /// An earlier error left the writer at an unknown place.
     #[error("output failed earlier and takes no more rows: sink={sink}")]
     Poisoned { sink: String },
+    /// A thread of ours is gone and did not say why.
+    #[error("the thread that writes output has ended without a word")]
+    Thread,
     /// Another process holds the directory.
     #[error("output directory is in use by another process: path={}", path.display())]
     Locked { path: PathBuf },
@@ -70,6 +73,7 @@ impl SinkError {
         match self {
             Self::Io { .. } => ErrorKind::Unavailable,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
+            Self::Thread => ErrorKind::Bug,
             Self::Locked { .. } | Self::Fenced { .. } => ErrorKind::Locked,
             Self::Foreign { .. }
             | Self::Abandoned { .. }
@@ -86,7 +90,7 @@ impl SinkError {
     fn remedy(&self) -> Option<String> {
         let remedy = match self {
             Self::Io { source, .. } => return Some(io_remedy(source)),
-            Self::Poisoned { .. } => {
+            Self::Poisoned { .. } | Self::Thread => {
                 "run again: it restores the last checkpoint, and nothing is lost or doubled"
             }
             Self::Locked { .. } => {

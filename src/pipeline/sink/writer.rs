@@ -4,6 +4,8 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use super::contract::SinkContext;
 use super::durable;
@@ -14,6 +16,12 @@ use crate::checkpoint::StagedOutput;
 
 /// Rows gather in memory up to this many bytes, plus one row, before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// An epoch's file that is this long is written on by a thread of its own.
+const LARGE_BYTES: u64 = 4 * BUFFER_BYTES as u64;
+/// Full buffers that may wait for that thread.
+const BUFFERS_AHEAD: usize = 32;
+/// Bytes after which that thread forces its file to the disk, so that little is left to do at the barrier.
+const SYNC_BYTES: u64 = 32 << 20;
 
 /// Where an output lives and what its parts are called.
 #[derive(Clone, Debug)]
@@ -44,6 +52,22 @@ struct OpenFile {
     crc: crc32fast::Hasher,
 }
 
+/// The file of an epoch.
+#[derive(Debug)]
+enum Open {
+    Here(OpenFile),
+    Beside(Beside),
+}
+
+/// A file that a thread writes to, while the pipeline goes on.
+#[derive(Debug)]
+struct Beside {
+    // `None` once the last buffer was handed over.
+    buffers: Option<SyncSender<Vec<u8>>>,
+    spent: Receiver<Vec<u8>>,
+    thread: Option<JoinHandle<Result<OpenFile, SinkError>>>,
+}
+
 /// Takes rows and stages them by epoch.
 #[derive(Debug)]
 pub(super) struct PartWriter {
@@ -52,7 +76,7 @@ pub(super) struct PartWriter {
     buffer: Vec<u8>,
     rows: u64,
     // Created by the first full buffer or by `stage`, so an epoch without rows leaves no trace.
-    open: Option<OpenFile>,
+    open: Option<Open>,
     last_epoch: u64,
     failed: bool,
 }
@@ -143,7 +167,11 @@ impl PartWriter {
             return Ok(None);
         }
         self.flush()?;
-        let Some(OpenFile { file, path, bytes, crc }) = self.open.take() else { return Ok(None) };
+        let Some(open) = self.open.take() else { return Ok(None) };
+        let OpenFile { file, path, bytes, crc } = match open {
+            Open::Here(open) => open,
+            Open::Beside(beside) => beside.finish()?,
+        };
         durable::sync_file(&file, &path)?;
         let SinkContext { lineage, generation } = self.context;
         let staged_name =
@@ -166,19 +194,72 @@ impl PartWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let open = match &mut self.open {
+        let open = match self.open.take() {
+            Some(Open::Here(open)) if open.bytes >= LARGE_BYTES => Open::Beside(Beside::start(open)?),
             Some(open) => open,
             None => {
                 let mut open = create(&self.place, self.context)?;
                 if !self.place.preamble.is_empty() {
                     open.append(&self.place.preamble)?;
                 }
-                self.open.insert(open)
+                Open::Here(open)
             }
         };
-        open.append(&self.buffer)?;
-        self.buffer.clear();
-        Ok(())
+        match self.open.insert(open) {
+            Open::Here(open) => {
+                open.append(&self.buffer)?;
+                self.buffer.clear();
+                Ok(())
+            }
+            Open::Beside(beside) => beside.append(&mut self.buffer),
+        }
+    }
+}
+
+impl Beside {
+    fn start(open: OpenFile) -> Result<Self, SinkError> {
+        let path = open.path.clone();
+        let (buffers, full) = sync_channel(BUFFERS_AHEAD);
+        let (empty, spent) = sync_channel(BUFFERS_AHEAD);
+        let spawned = std::thread::Builder::new()
+            .name("floodmark-output".to_owned())
+            .spawn(move || open.write_all(&full, &empty));
+        let thread = spawned.map_err(SinkError::io("start the thread that writes output", path))?;
+        Ok(Self { buffers: Some(buffers), spent, thread: Some(thread) })
+    }
+
+    /// Hands `buffer` over, and leaves an empty one in its place.
+    fn append(&mut self, buffer: &mut Vec<u8>) -> Result<(), SinkError> {
+        let mut next = self.spent.try_recv().unwrap_or_else(|_| Vec::with_capacity(BUFFER_BYTES + 4096));
+        std::mem::swap(buffer, &mut next);
+        match &self.buffers {
+            Some(buffers) if buffers.send(next).is_ok() => Ok(()),
+            // The thread is gone before its time, which only an error does.
+            _ => Err(self.end().err().unwrap_or(SinkError::Thread)),
+        }
+    }
+
+    fn finish(mut self) -> Result<OpenFile, SinkError> {
+        self.end()
+    }
+
+    /// Waits until everything is written.
+    fn end(&mut self) -> Result<OpenFile, SinkError> {
+        self.buffers = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            _ => Err(SinkError::Thread),
+        }
+    }
+}
+
+impl Drop for Beside {
+    /// Whoever sweeps the directory next meets no writer of this process.
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // What it says is of rows that are given up.
+            let _ = self.end();
+        }
     }
 }
 
@@ -189,6 +270,22 @@ impl OpenFile {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
+
+    /// Appends what comes until there is no more, and gives the buffers back.
+    fn write_all(mut self, full: &Receiver<Vec<u8>>, empty: &SyncSender<Vec<u8>>) -> Result<Self, SinkError> {
+        let mut synced = self.bytes;
+        for mut buffer in full {
+            self.append(&buffer)?;
+            if self.bytes - synced >= SYNC_BYTES {
+                durable::sync_file(&self.file, &self.path)?;
+                synced = self.bytes;
+            }
+            buffer.clear();
+            // With enough of them waiting, or the writer gone, its memory is freed.
+            let _ = empty.try_send(buffer);
+        }
+        Ok(self)
+    }
 }
 
 fn create(place: &Place, context: SinkContext) -> Result<OpenFile, SinkError> {
@@ -196,4 +293,42 @@ fn create(place: &Place, context: SinkContext) -> Result<OpenFile, SinkError> {
     let name = StagingName::new(lineage, generation, None, place.extension).to_string();
     let path = place.staging().join(name);
     Ok(OpenFile { file: durable::create(&path)?, path, bytes: 0, crc: crc32fast::Hasher::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(path: &str) -> OpenFile {
+        let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+        OpenFile { file, path: path.into(), bytes: 0, crc: crc32fast::Hasher::new() }
+    }
+
+    #[test]
+    fn a_thread_writes_what_the_pipeline_would_have_written_in_its_order() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("rows");
+        let mut beside = Beside::start(opened(path.to_str().unwrap())).unwrap();
+        let mut expected = Vec::new();
+        for number in 0..1_000_u32 {
+            let mut buffer = number.to_string().repeat(number as usize % 50).into_bytes();
+            expected.extend_from_slice(&buffer);
+            beside.append(&mut buffer).unwrap();
+            assert!(buffer.is_empty(), "it can be filled again");
+        }
+        let OpenFile { bytes, crc, .. } = beside.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), expected);
+        assert_eq!((bytes, crc.finalize()), (expected.len() as u64, crc32fast::hash(&expected)));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_cannot_write_is_noticed_at_the_next_buffer_and_at_the_end() {
+        let mut beside = Beside::start(opened("/dev/full")).unwrap();
+        let failed = (0..).find_map(|_| beside.append(&mut vec![b'x'; 100]).err()).unwrap();
+        assert!(failed.to_string().contains("/dev/full") && failed.to_string().contains("space"), "{failed}");
+        let mut beside = Beside::start(opened("/dev/full")).unwrap();
+        beside.append(&mut vec![b'x'; 100]).unwrap();
+        assert!(beside.finish().unwrap_err().to_string().contains("/dev/full"));
+    }
 }

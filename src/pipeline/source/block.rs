@@ -70,6 +70,8 @@ pub(super) struct BlockParser<'a> {
     line: u64,
     /// Up to here lines are counted.
     counted: usize,
+    /// Where in `text` the records begin.
+    from: usize,
 }
 
 impl<'a> BlockParser<'a> {
@@ -80,7 +82,28 @@ impl<'a> BlockParser<'a> {
         complete: bool,
         block: &'a mut Block,
     ) -> Self {
-        Self { rows, text, start, complete, block, line: start.records + 1, counted: 0 }
+        Self { rows, text, start, complete, block, line: start.records + 1, counted: 0, from: 0 }
+    }
+
+    /// For the records from `from` on, the first of which stands on line `line`, of a text that starts at `start`.
+    pub(super) fn of_piece(
+        rows: &'a mut RowReader,
+        text: &'a [u8],
+        from: usize,
+        (start, line): (Position, u64),
+        complete: bool,
+        block: &'a mut Block,
+    ) -> Self {
+        Self { rows, text, start, complete, block, line, counted: from, from }
+    }
+
+    /// As [`BlockParser::parse`], for records that begin neither a file nor in the middle of a line. Returns where in the
+    /// text they end.
+    pub(super) fn parse_piece(&mut self, records: &Records) -> usize {
+        match records {
+            Records::JsonLines => self.parse_lines(self.from),
+            Records::Csv { delimiter, columns, .. } => self.parse_rows(self.from, *delimiter, columns),
+        }
     }
 
     /// Parses all whole records; returns how many bytes they take.
@@ -108,7 +131,8 @@ impl<'a> BlockParser<'a> {
         } else {
             memchr::memrchr(b'\n', self.text).map_or(0, |last| last + 1)
         };
-        let valid = std::str::from_utf8(&self.text[..end]).is_ok();
+        let from = from.min(end);
+        let valid = std::str::from_utf8(&self.text[from..end]).is_ok();
         let mut at = from;
         while at < end {
             let stop = memchr::memchr(b'\n', &self.text[at..end]).map_or(end, |length| at + length);

@@ -1,10 +1,11 @@
 //! The files of all sources as a stream of parsed blocks: which file is next, where it was left, what its records say.
 //!
-//! [`FileSource`] chooses and resumes; `files` lists, `input` decompresses, `partition` cuts blocks, `json` and `csv`
-//! find fields, `row` makes events of them. The order of blocks depends on positions and event times alone, so a
+//! [`FileSource`] chooses and resumes; `files` lists, `input` decompresses, `partition` cuts blocks, `crew` shares their
+//! parsing among threads, `json` and `csv` find fields, `row` makes events of them. The order of blocks depends on positions and event times alone, so a
 //! resumed run reads exactly as the uninterrupted one.
 
 mod block;
+mod crew;
 mod csv;
 mod files;
 #[cfg(feature = "fault-injection")]
@@ -43,8 +44,9 @@ pub use row::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use survey::{Survey, survey};
 
 use block::Records;
+use crew::Crew;
 use csv::Columns;
-use partition::{CHOICES, CHOICES_OF_STREAM, Limits, Partition, Wanted};
+use partition::{CHOICES, CHOICES_OF_STREAM, Limits, Parsers, Partition, Wanted};
 use row::RowReader;
 
 /// Files kept open at a time, or an eighth of what the process may open. Beyond it the one that waited longest is closed; it is opened again in its turn.
@@ -82,6 +84,8 @@ pub struct PartitionInfo {
 #[derive(Debug)]
 struct Feed {
     rows: RowReader,
+    // For threads that help.
+    others: Vec<RowReader>,
     partitioning: Partitioning,
     bounds: Bounds,
 }
@@ -102,6 +106,7 @@ pub struct FileSource {
     limits: Limits,
     batches: Option<Batches>,
     leaves_unended: bool,
+    crew: Option<Crew>,
     // The partition, by index, and the bytes of a block that a checkpoint was made in the middle of.
     rest: Option<(usize, u64)>,
 }
@@ -164,7 +169,8 @@ impl FileSource {
             for file in files::list(config)? {
                 partitions.push(fresh(file, index, config, &records[index]));
             }
-            feeds.push(Feed { rows, partitioning: config.partitioning, bounds: config.time.bounds.bounds });
+            let (partitioning, bounds) = (config.partitioning, config.time.bounds.bounds);
+            feeds.push(Feed { rows, others: Vec::new(), partitioning, bounds });
         }
         refuse_shared(&partitions, configs)?;
         for known in resume {
@@ -187,6 +193,7 @@ impl FileSource {
             limits,
             batches: None,
             leaves_unended: false,
+            crew: None,
             rest: None,
         };
         source.recognise(resume)?;
@@ -199,6 +206,15 @@ impl FileSource {
     pub fn in_batches(mut self, lines: u32, done: u64) -> Self {
         self.batches = Some(Batches { size: u64::from(lines), done });
         self
+    }
+
+    /// Lets so many threads help to parse blocks, which say the same as without.
+    ///
+    /// # Errors
+    /// `Unavailable` when a thread cannot be started.
+    pub fn with_helpers(mut self, helpers: usize) -> Result<Self> {
+        self.crew = if helpers > 0 { Some(Crew::start(helpers)?) } else { None };
+        Ok(self)
     }
 
     /// With `grows`, files may be written to while they are read: a last line without a line end stays unread, and
@@ -287,7 +303,8 @@ impl FileSource {
         feed.rows.set_limits(bounds);
         let lines_max = self.batches.map(|batches| batches.size.saturating_sub(batches.done).max(1));
         let wanted = Wanted { lines_max, exact: rest.and_then(|(_, bytes)| usize::try_from(bytes).ok()) };
-        partition.next_block(&mut feed.rows, &mut block, self.limits, wanted)?;
+        let parsers = Parsers { rows: &mut feed.rows, others: &mut feed.others, crew: self.crew.as_mut() };
+        partition.next_block(parsers, &mut block, self.limits, wanted)?;
         if let Some(batches) = &mut self.batches {
             batches.done += block.lines;
             block.end_of_batch = batches.done >= batches.size;

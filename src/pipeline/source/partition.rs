@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::block::{Block, BlockParser, Records};
+use super::crew::{Crew, Whole};
 use super::csv;
 use super::input::{self, Input, TextReader, identify_stream};
 use super::reject::{Refusal, RejectReason};
@@ -58,6 +59,14 @@ pub(super) struct Wanted {
     pub(super) lines_max: Option<u64>,
     /// After exactly so many bytes, instead of those of an ordinary block.
     pub(super) exact: Option<usize>,
+}
+
+/// Who parses a block.
+pub(super) struct Parsers<'a> {
+    pub(super) rows: &'a mut RowReader,
+    /// Readers of the same plan, for those who help.
+    pub(super) others: &'a mut Vec<RowReader>,
+    pub(super) crew: Option<&'a mut Crew>,
 }
 
 impl Partition {
@@ -125,7 +134,7 @@ impl Partition {
     /// Reads the next block into `block`, which was cleared and whose batch has its columns.
     pub(super) fn next_block(
         &mut self,
-        rows: &mut RowReader,
+        parsers: Parsers<'_>,
         block: &mut Block,
         limits: Limits,
         wanted: Wanted,
@@ -139,6 +148,7 @@ impl Partition {
         }
         let mut text = std::mem::take(&mut block.batch.text);
         let Wanted { mut lines_max, mut exact } = wanted;
+        let Parsers { rows, others, mut crew } = parsers;
         let mut target = exact.unwrap_or(limits.block_bytes);
         let before = self.position;
         loop {
@@ -148,8 +158,14 @@ impl Partition {
             let cut = exact.map_or(cut, |exact| cut.min(exact));
             let at_end = reader.is_complete() && cut == text.len();
             let complete = at_end && !self.leaves_unended;
-            let consumed =
-                BlockParser::new(rows, &text[..cut], self.position, complete, block).parse(&self.records);
+            let start = self.position;
+            let consumed = match &mut crew {
+                Some(crew) => {
+                    let whole = Whole { text: &mut text, cut, start, complete, records: &self.records };
+                    crew.parse(whole, rows, others, block)?
+                }
+                None => BlockParser::new(rows, &text[..cut], start, complete, block).parse(&self.records),
+            };
             if consumed == 0 && cut < text.len() {
                 lines_max = lines_max.map(|lines| lines.saturating_add(1));
                 exact = None;

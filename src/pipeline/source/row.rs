@@ -89,6 +89,11 @@ impl RowReader {
         }
     }
 
+    /// Takes the bounds that another reader of the same plan has.
+    pub(super) fn take_limits(&mut self, from: &Self) {
+        self.set_limits(from.time.limits());
+    }
+
     /// Gives a batch the columns of the plan.
     pub(super) fn prepare(&self, batch: &mut EventBatch) {
         batch.clear();

@@ -866,6 +866,40 @@ fn arbitrary_lines() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.to_vec()].concat()).collect())
 }
 
+/// All blocks, with all that they say.
+fn told(source: &mut FileSource) -> Vec<String> {
+    let (mut told, mut spare) = (Vec::new(), None);
+    while let Some(block) = source.next_block(spare.take()).unwrap() {
+        told.push(format!("{block:?}"));
+        spare = Some(block);
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn blocks_say_the_same_whoever_parses_their_pieces(
+        texts in prop::collection::vec(arbitrary_lines(), 1..6), quotes in any::<bool>(), block_bytes in 100_usize..2_000,
+        piece_bytes in 1_usize..200, helpers in 0_usize..4, csv in any::<bool>(), grows in any::<bool>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut text = texts.concat();
+        if !quotes {
+            text.retain(|&byte| byte != b'"');
+        }
+        let name = if csv { "in.csv" } else { "in.jsonl" };
+        let header = if csv { "csv = { header = false, columns = [\"ts\", \"k\", \"v\", \"f\", \"p\"] }" } else { "" };
+        put(directory.path(), name, &text);
+        let config = config(directory.path(), &format!("{name:?}"), &format!("{MILLIS}\n{header}"));
+        let limits = Limits { block_bytes, record_bytes: RECORD_BYTES_MAX };
+        let open = || open_at(&config, &[], limits).unwrap().leaving_unended_lines(grows);
+        let mut shared = open();
+        shared.crew = Some(Crew::with_pieces(helpers, piece_bytes).unwrap());
+        prop_assert_eq!(told(&mut shared), told(&mut open()));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
     #[test]

@@ -38,6 +38,11 @@ impl TimeReader {
         Self { windows, ..self }
     }
 
+    /// The bounds for the records to come.
+    pub(super) const fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Takes the bounds for the records to come.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
