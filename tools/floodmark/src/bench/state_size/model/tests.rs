@@ -32,7 +32,8 @@ fn so_many_events_that_every_key_has_some_fill_every_window_that_is_open() {
     // wait and the newest. On the mean, the newest is there from its first event on, 6 s after its start.
     let load = in_order(100.0 / 6_000.0, 100.0);
     let predicted = predict(TEN, &load, HOUR);
-    assert_near(predicted.open_panes_peak, 700.0, 1e-3);
+    // At the very end the next one has begun, as the watermark is 60 ms behind.
+    assert_near(predicted.open_panes_peak, 701.0, 1e-3);
     assert_near(predicted.open_panes_mean, 700.0 - 100.0 * 6.0 / 600.0, 1e-3);
 }
 
