@@ -18,7 +18,7 @@ const NOTE_SIZE: f64 = 12.5;
 const NAME_SIZE: f64 = 13.5;
 const TICK_SIZE: f64 = 11.0;
 /// About the width of a letter, as a share of its size.
-const LETTER: f64 = 0.56;
+const LETTER: f64 = 0.5;
 /// Length of a line in the legend.
 const SAMPLE: f64 = 24.0;
 
@@ -68,14 +68,15 @@ fn legend(figure: &Figure, y: f64, shapes: &mut Vec<Shape>) {
         x += 17.0 + length(name, NAME_SIZE) + 22.0;
     }
     x += 12.0;
-    for (marks, name) in &figure.marks {
+    for (marks, index, name) in &figure.marks {
+        let ink = index.map_or(SOFT, colour);
         match marks {
             Marks::Points => {
                 shapes.push(Shape::Disc { centre: (x + SAMPLE / 2.0, middle), radius: 4.5, fill: SOFT })
             }
             Marks::Line | Marks::Dashes => shapes.push(Shape::Path {
                 points: vec![(x, middle), (x + SAMPLE, middle)],
-                stroke: Stroke { colour: SOFT, width: 1.8, dashed: *marks == Marks::Dashes },
+                stroke: Stroke { colour: ink, width: 1.8, dashed: *marks == Marks::Dashes },
             }),
         }
         shapes.push(words((x + SAMPLE + 6.0, y), Anchor::Start, NAME_SIZE, INK, name));

@@ -23,8 +23,8 @@ pub(crate) struct Figure {
     pub(crate) notes: Vec<String>,
     /// Names of the series, in the order of their colours.
     pub(crate) legend: Vec<String>,
-    /// What points and lines are.
-    pub(crate) marks: Vec<(Marks, String)>,
+    /// What points and lines are, with the place of their colour where they have one of their own.
+    pub(crate) marks: Vec<(Marks, Option<usize>, String)>,
     pub(crate) rows: Vec<Vec<Panel>>,
 }
 

@@ -6,7 +6,7 @@ use tiny_skia::{
 };
 
 use super::font::Font;
-use super::scene::{Anchor, Colour, DASHES, RIM, Scene, Shape, Stroke};
+use super::scene::{Anchor, Colour, DASHES, Scene, Shape, Stroke, rim};
 
 /// Pixels of the image for each unit of the scene.
 const SCALE: f32 = 2.0;
@@ -74,7 +74,11 @@ fn draw_path(image: &mut Pixmap, points: &[(f64, f64)], stroke: &Stroke) {
 fn draw_disc(image: &mut Pixmap, (x, y): (f64, f64), radius: f64, fill: Colour) {
     let Some(disc) = PathBuilder::from_circle(x as f32, y as f32, radius as f32) else { return };
     image.fill_path(&disc, &paint(fill), FillRule::Winding, scaled(), None);
-    let rim = SkiaStroke { width: RIM as f32, ..SkiaStroke::default() };
+    let width = rim(radius) as f32;
+    if width <= 0.0 {
+        return;
+    }
+    let rim = SkiaStroke { width, ..SkiaStroke::default() };
     image.stroke_path(&disc, &paint(Colour(255, 255, 255)), &rim, scaled(), None);
 }
 

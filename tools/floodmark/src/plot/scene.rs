@@ -28,7 +28,7 @@ pub(super) enum Shape {
         points: Vec<(f64, f64)>,
         stroke: Stroke,
     },
-    /// A filled disc with a thin white rim.
+    /// A filled disc; a larger one has a thin white rim, so that those below can be seen.
     Disc {
         centre: (f64, f64),
         radius: f64,
@@ -53,7 +53,10 @@ pub(super) struct Scene {
     pub(super) shapes: Vec<Shape>,
 }
 
-/// Width of the white rim of a disc.
-pub(super) const RIM: f64 = 0.8;
+/// Width of the white rim of a disc of this radius.
+pub(super) fn rim(radius: f64) -> f64 {
+    if radius < 2.5 { 0.0 } else { 0.8 }
+}
+
 /// Lengths of dashes and of the gaps between.
 pub(super) const DASHES: (f64, f64) = (5.0, 4.0);

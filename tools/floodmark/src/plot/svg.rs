@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::scene::{Anchor, Colour, DASHES, RIM, Scene, Shape};
+use super::scene::{Anchor, Colour, DASHES, Scene, Shape, rim};
 
 /// The whole file.
 pub(super) fn text(scene: &Scene) -> String {
@@ -33,10 +33,11 @@ pub(super) fn text(scene: &Scene) -> String {
             }
             Shape::Disc { centre, radius, fill } => writeln!(
                 svg,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"{RIM}\"/>",
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"{}\"/>",
                 centre.0,
                 centre.1,
-                hex(*fill)
+                hex(*fill),
+                rim(*radius)
             ),
             Shape::Text { at, anchor, size, colour, upwards, text } => {
                 let (x, y) = at;

@@ -22,7 +22,7 @@ fn figure() -> Figure {
         title: "State <size>".to_owned(),
         notes: vec!["one note".to_owned()],
         legend: vec!["none".to_owned()],
-        marks: vec![(Marks::Points, "measured".to_owned()), (Marks::Line, "model".to_owned())],
+        marks: vec![(Marks::Points, None, "measured".to_owned()), (Marks::Line, Some(2), "model".to_owned())],
         rows: vec![vec![panel.clone(), panel]],
     }
 }

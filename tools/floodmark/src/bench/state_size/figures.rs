@@ -1,9 +1,9 @@
 //! The two figures of the benchmark: state against watermark delay, and state over time.
 
-use super::growth::Growth;
+use super::growth::{Growth, Halves};
 use super::lateness::Profile;
 use super::measure::Sample;
-use super::report::{Case, Report, bytes, share, span};
+use super::report::{Case, Report, span};
 use super::shape::Kind;
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::run::grouped;
@@ -12,6 +12,7 @@ use crate::run::grouped;
 const DELAY_UNIT_MS: f64 = 60_000.0;
 /// Late shares that are drawn as if they were none: fewer than one event of a long run.
 const SHARE_NONE: f64 = 1e-6;
+const DAY_MS: f64 = 86_400_000.0;
 
 /// What the model says at a delay that need not have been measured.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ const QUANTITIES: [Quantity; 4] = [
         label: "bytes of panes in memory, mean",
         measured: |case| case.measured.memory_bytes_mean,
         modelled: |at| at.memory_bytes,
-        name: bytes,
+        name: round_bytes,
         floor: None,
     },
     Quantity {
@@ -58,7 +59,7 @@ const QUANTITIES: [Quantity; 4] = [
         label: "bytes of live state on disk, mean",
         measured: |case| case.measured.disk_bytes_mean,
         modelled: |at| at.disk_bytes,
-        name: bytes,
+        name: round_bytes,
         floor: None,
     },
     Quantity {
@@ -66,7 +67,9 @@ const QUANTITIES: [Quantity; 4] = [
         label: "share of late events",
         measured: |case| case.measured.late_share,
         modelled: |at| at.late_share,
-        name: |late| if late <= SHARE_NONE { "none".to_owned() } else { share(late) },
+        name: |late| {
+            if late <= SHARE_NONE { "none".to_owned() } else { format!("{} %", (late * 1e8).round() / 1e6) }
+        },
         floor: Some(SHARE_NONE),
     },
 ];
@@ -89,10 +92,11 @@ pub(super) fn delays(report: &Report, modelled: &[Modelled]) -> Figure {
         title: "State size against watermark delay".to_owned(),
         notes: vec![
             format!(
-                "{} events of {} keys over {}, a checkpoint each hour; means over the last {}. Time is event time.",
+                "{} events of {} keys over {}, a checkpoint each {}; means over the last {}. Time is event time.",
                 grouped(report.events),
                 grouped(report.keys),
                 span(report.span_ms),
+                span(report.checkpoint_interval_ms),
                 span(report.span_ms.saturating_sub(report.warm_up_ms))
             ),
             "The model knows the stream and the windows, not these measurements; bytes per pane are from runs over \
@@ -100,8 +104,17 @@ pub(super) fn delays(report: &Report, modelled: &[Modelled]) -> Figure {
                 .to_owned(),
         ],
         legend: profiles.iter().map(|profile| format!("lateness: {}", profile.name())).collect(),
-        marks: vec![(Marks::Points, "measured".to_owned()), (Marks::Line, "model".to_owned())],
+        marks: vec![(Marks::Points, None, "measured".to_owned()), (Marks::Line, None, "model".to_owned())],
         rows: rows.collect(),
+    }
+}
+
+/// Bytes of an axis: round numbers, without digits after the point that say nothing.
+fn round_bytes(bytes: f64) -> String {
+    match bytes {
+        ..1e3 => format!("{bytes} B"),
+        ..1e6 => format!("{} kB", bytes / 1e3),
+        _ => format!("{} MB", bytes / 1e6),
     }
 }
 
@@ -136,27 +149,50 @@ fn panel(
     Panel { title: format!("{}: {}", kind.title(), quantity.title), x: x.clone(), y: y.clone(), series }
 }
 
+/// A figure over time: how it is read off a run.
+struct OverTime {
+    name: &'static str,
+    figure: fn(&Sample) -> u64,
+    halves: fn(&Growth) -> Halves,
+    axis_name: fn(f64) -> String,
+}
+
 /// State over time at a fixed delay.
 pub(super) fn growth(runs: &[Growth]) -> Figure {
-    const FIGURES: [(&str, fn(&Sample) -> u64, fn(f64) -> String); 3] = [
-        ("open panes", |at| at.open_panes, |panes| grouped(panes.round() as u64)),
-        ("bytes in memory", |at| at.memory_bytes, bytes),
-        ("bytes on disk", |at| at.disk_bytes, bytes),
+    const FIGURES: [OverTime; 3] = [
+        OverTime {
+            name: "open panes",
+            figure: |at| at.open_panes,
+            halves: |run| run.open_panes,
+            axis_name: |panes| grouped(panes.round() as u64),
+        },
+        OverTime {
+            name: "bytes in memory",
+            figure: |at| at.memory_bytes,
+            halves: |run| run.memory_bytes,
+            axis_name: round_bytes,
+        },
+        OverTime {
+            name: "bytes on disk",
+            figure: |at| at.disk_bytes,
+            halves: |run| run.disk_bytes,
+            axis_name: round_bytes,
+        },
     ];
-    let rows = FIGURES.map(|(name, figure, axis_name)| {
-        let highest =
-            runs.iter().flat_map(|run| &run.samples).map(|at| figure(at) as f64).fold(0.0, f64::max);
+    let rows = FIGURES.map(|over_time| {
+        let samples = || runs.iter().flat_map(|run| &run.samples);
+        let highest = samples().map(|at| (over_time.figure)(at) as f64).fold(0.0, f64::max);
         let panel = |run: &Growth| Panel {
-            title: format!("{}: {name}", run.window.title()),
+            title: format!("{}: {}", run.window.title(), over_time.name),
             x: days(run),
-            y: Axis::linear(name, highest, axis_name),
-            series: growth_series(run, figure, name == "open panes"),
+            y: Axis::linear(over_time.name, highest, over_time.axis_name),
+            series: growth_series(run, &over_time),
         };
         runs.iter().map(panel).collect()
     });
     let what = runs.first().map_or(String::new(), |run| {
         format!(
-            "Delay {}, lateness {}, a checkpoint each hour, all keys replaced by new ones each day.",
+            "Delay {}, lateness {}, all keys replaced by new ones each day.",
             span(run.delay_ms),
             run.profile.name()
         )
@@ -166,37 +202,46 @@ pub(super) fn growth(runs: &[Growth]) -> Figure {
         notes: vec![what],
         legend: vec!["after each checkpoint".to_owned()],
         marks: vec![
-            (Marks::Line, "model, mean".to_owned()),
-            (Marks::Dashes, "means of the two halves that are compared".to_owned()),
+            (Marks::Line, Some(1), "model, mean".to_owned()),
+            (Marks::Dashes, Some(3), "medians of the two halves that are compared".to_owned()),
         ],
         rows: rows.to_vec(),
     }
 }
 
 fn days(run: &Growth) -> Axis {
-    const DAY_MS: f64 = 86_400_000.0;
     let end = run.samples.last().map_or(DAY_MS, |last| last.at_ms as f64);
-    Axis::linear("days of arrival time", end / DAY_MS, crate::plot::number)
+    // A last look after midnight does not need another day.
+    Axis::linear("days of arrival time", (end / DAY_MS).round().max(1.0), crate::plot::number)
 }
 
-fn growth_series(run: &Growth, figure: fn(&Sample) -> u64, with_model: bool) -> Vec<Series> {
-    const DAY_MS: f64 = 86_400_000.0;
+fn growth_series(run: &Growth, over_time: &OverTime) -> Vec<Series> {
     let day = |at_ms: u64| at_ms as f64 / DAY_MS;
-    let points: Vec<(f64, f64)> = run.samples.iter().map(|at| (day(at.at_ms), figure(at) as f64)).collect();
-    let end = points.last().map_or(0.0, |last| last.0);
-    let warm = day(run.warm_up_ms);
+    let points: Vec<(f64, f64)> =
+        run.samples.iter().map(|at| (day(at.at_ms), (over_time.figure)(at) as f64)).collect();
+    let (warm, end) = (day(run.warm_up_ms), points.last().map_or(0.0, |last| last.0));
     let middle = f64::midpoint(warm, end);
-    let halves = [(warm, middle), (middle, end)].map(|(from, to)| {
-        let steady: Vec<f64> =
-            points.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, value)| *value).collect();
-        let mean = steady.iter().sum::<f64>() / steady.len().max(1) as f64;
-        Series { index: 3, marks: Marks::Dashes, points: vec![(from, mean), (to, mean)] }
-    });
+    let halves = (over_time.halves)(run);
+    let line = |from, to, value| vec![(from, value), (to, value)];
     let mut series = vec![Series { index: 0, marks: Marks::Points, points }];
-    series.extend(halves);
-    if with_model {
-        let model = run.open_panes_model;
-        series.push(Series { index: 1, marks: Marks::Line, points: vec![(warm, model), (end, model)] });
+    if over_time.name == "open panes" {
+        series.push(Series { index: 1, marks: Marks::Line, points: line(warm, end, run.open_panes_model) });
+    }
+    for points in [line(warm, middle, halves.first), line(middle, end, halves.second)] {
+        series.push(Series { index: 3, marks: Marks::Dashes, points });
     }
     series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_an_axis_are_short() {
+        let named = [0.0, 100.0, 20_000.0, 1e6, 2.5e6].map(round_bytes);
+        assert_eq!(named[..], ["0 B", "100 B", "20 kB", "1 MB", "2.5 MB"]);
+        let late = QUANTITIES[3].name;
+        assert_eq!([1e-6, 1e-5, 0.001, 0.1].map(late)[..], ["none", "0.001 %", "0.1 %", "10 %"]);
+    }
 }

@@ -2,6 +2,7 @@
 //! nothing waits for a clock.
 
 use std::path::Path;
+use std::time::Duration;
 
 use floodmark::aggregate::{AggregateSpec, Function, InputType};
 use floodmark::checkpoint::{Position, SourceIdentity};
@@ -16,10 +17,14 @@ use serde::Serialize;
 use super::shape::Kind;
 use super::stream::{Stream, StreamSpec};
 
-/// Arrival time between two looks at the panes; also the length of a batch.
-const LOOK_MS: u64 = 60_000;
-/// Arrival time between two checkpoints.
-pub(super) const CHECKPOINT_MS: u64 = 3_600_000;
+/// Arrival time between two looks at the panes; also the length of a batch. The first comes after half of it, so that
+/// looks lie evenly around the instants at which windows close.
+const LOOK_MS: u64 = 20_000;
+/// Arrival time between two checkpoints: no multiple of a window, so that they meet windows of every age.
+pub(super) const CHECKPOINT_MS: u64 = 53 * 60_000;
+/// The longest wait for compactions, of which an hour of real time would leave none behind.
+const SETTLE: Duration = Duration::from_millis(250);
+const SETTLE_LOOK: Duration = Duration::from_millis(1);
 /// Values of events are below this.
 const VALUES: u64 = 100;
 
@@ -139,7 +144,7 @@ pub(super) fn measure(setup: Setup<'_>, clock: &dyn Clock) -> Result<(Measured, 
     let started = clock.monotonic();
     let mut run = Run::open(setup)?;
     let mut batch = run.batch();
-    let (mut batch_end, mut checkpoint_at) = (LOOK_MS, CHECKPOINT_MS);
+    let (mut batch_end, mut checkpoint_at) = (LOOK_MS / 2, CHECKPOINT_MS);
     let mut value = 0;
     for event in Stream::new(setup.stream) {
         while event.arrival_ms >= batch_end {
@@ -231,10 +236,24 @@ impl<'a> Run<'a> {
             at_ms,
             open_panes: self.store.resident_panes() as u64,
             memory_bytes: self.store.hot_bytes() as u64,
-            disk_bytes: self.store.state_stats()?.live_file_bytes,
+            disk_bytes: self.settled_bytes()?,
             checkpoint_bytes: report.new_bytes + report.shared_bytes,
         });
         Ok(())
+    }
+
+    /// Bytes of the live files once compactions have caught up, as they would have by the clock that events go by.
+    fn settled_bytes(&self) -> Result<u64, Error> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let stats = self.store.state_stats()?;
+            let settled = stats.compactions_running == 0 && stats.compaction_pending_bytes == 0;
+            if settled || waited >= SETTLE {
+                return Ok(stats.live_file_bytes);
+            }
+            std::thread::sleep(SETTLE_LOOK);
+            waited += SETTLE_LOOK;
+        }
     }
 
     fn finish(self, seconds: f64) -> (Measured, Vec<Sample>) {

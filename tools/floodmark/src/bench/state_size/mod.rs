@@ -44,9 +44,9 @@ const SPAN_MS: u64 = WARM_UP_MS + DAY_MS;
 const LONG_SPAN_MS: u64 = 8 * DAY_MS;
 const LONG_WARM_UP_MS: u64 = 2 * DAY_MS;
 /// Delays of the runs that give the bytes of a pane.
-const COST_DELAYS_MS: [u64; 2] = [HOUR_MS, 12 * HOUR_MS];
+const COST_DELAYS_MS: [u64; 3] = [0, HOUR_MS, 12 * HOUR_MS];
 /// Delays at which the model is drawn, evenly spread over the axis.
-const MODEL_POINTS: u32 = 60;
+const MODEL_POINTS: u32 = 120;
 /// Exit code for state that grows: the one of a drill that failed.
 const STATE_GROWS: u8 = 7;
 
@@ -235,14 +235,13 @@ impl<'a> Bench<'a> {
         Load::new(rate, self.arguments.keys as f64, profile)
     }
 
-    /// Bytes per pane, from two runs over a stream in order that is measured for nothing else.
+    /// Bytes per pane, from three runs over a stream in order that is measured for nothing else.
     fn costs(&mut self, kind: Kind) -> Result<Costs, Error> {
         let stream = StreamSpec { seed: self.arguments.seed.wrapping_add(1), ..self.stream(Profile::None) };
         let mut run = |delay_ms| self.run(kind, delay_ms, stream, WARM_UP_MS).map(|(measured, _)| measured);
-        let [small, large] = [run(COST_DELAYS_MS[0])?, run(COST_DELAYS_MS[1])?];
-        let cost = |bytes: fn(&Measured) -> f64| {
-            let at = |run: &Measured| (run.open_panes_mean, bytes(run));
-            ByteCost::through(at(&small), at(&large))
+        let runs = [run(COST_DELAYS_MS[0])?, run(COST_DELAYS_MS[1])?, run(COST_DELAYS_MS[2])?];
+        let cost = |bytes: fn(&Measured) -> f64| ByteCost {
+            points: runs.map(|run| (run.open_panes_mean, bytes(&run))),
         };
         Ok(Costs {
             window: kind,

@@ -175,29 +175,21 @@ fn integral(from: f64, to: f64, function: impl Fn(f64) -> f64) -> f64 {
     (0..STEPS).map(|step| function(from + (step as f64 + 0.5) * width)).sum::<f64>() * width
 }
 
-/// Bytes by panes: what an empty state takes, and what each pane adds. Taken from two runs of their own, see
-/// docs/STATE_SIZE.md.
+/// Bytes by panes, as runs of their own showed them: straight lines through these measurements, the last one going on.
+/// See docs/STATE_SIZE.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct ByteCost {
-    pub(super) base: f64,
-    pub(super) per_pane: f64,
+    /// (panes, bytes), by panes.
+    pub(super) points: [(f64, f64); 3],
 }
 
 impl ByteCost {
-    /// The line through two measurements of (panes, bytes). Where the base would be below zero, all bytes are the panes'.
-    pub(super) fn through(small: (f64, f64), large: (f64, f64)) -> Self {
-        let per_pane = (large.1 - small.1) / (large.0 - small.0).max(1.0);
-        let base = small.1 - per_pane * small.0;
-        if base >= 0.0 && per_pane >= 0.0 {
-            Self { base, per_pane }
-        } else {
-            Self { base: 0.0, per_pane: large.1 / large.0.max(1.0) }
-        }
-    }
-
     /// Bytes of so many panes.
     pub(super) fn of(self, panes: f64) -> f64 {
-        self.base + self.per_pane * panes
+        let [low, middle, high] = self.points;
+        let (from, to) = if panes < middle.0 { (low, middle) } else { (middle, high) };
+        let per_pane = (to.1 - from.1) / (to.0 - from.0).max(1.0);
+        (from.1 + per_pane * (panes - from.0)).max(0.0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use floodmark::event_time::Span;
 use serde::Serialize;
 
-use super::growth::{Growth, Halves, TOLERANCE};
+use super::growth::{Growth, Halves};
 use super::lateness::Profile;
 use super::measure::Measured;
 use super::model::{ByteCost, Prediction};
@@ -199,24 +199,20 @@ impl Report {
 fn growth_text(growth: &Growth) -> String {
     let days = growth.samples.last().map_or(0, |last| last.at_ms) as f64 / 86_400_000.0;
     let verdict = if growth.plateau {
-        "PLATEAU: no figure of the second half is above the first by more than".to_owned()
+        "PLATEAU: the second half is as large as the first".to_owned()
     } else {
-        format!("STATE GROWS: {}; allowed are", growth.grown().join(", "))
+        format!("STATE GROWS: {}", growth.grown().join("; "))
     };
     let halves = |name: &str, halves: Halves, number: fn(f64) -> String| {
-        format!(
-            "{name} {} -> {} ({:+.1} %)",
-            number(halves.first),
-            number(halves.second),
-            halves.growth * 100.0
-        )
+        let (first, second) = (number(halves.first), number(halves.second));
+        format!("{name} {first} -> {second} ({:+.1} %)", halves.growth * 100.0)
     };
     format!(
-        "\n{} windows over {days:.0} days, delay {}, lateness {}, all keys new each day\n  {verdict} {:.0} %\n  {}, {}\n  {}, {}\n",
+        "\n{} windows over {days:.0} days, delay {}, lateness {}, all keys new each day\n  {verdict}\n  {}, {}\n  {}\n  {}, \
+         RocksDB's list of files included: not judged\n",
         growth.window.name(),
         span(growth.delay_ms),
         growth.profile.name(),
-        TOLERANCE * 100.0,
         halves("open panes", growth.open_panes, |panes| grouped(panes.round() as u64)),
         halves("memory", growth.memory_bytes, bytes),
         halves("disk", growth.disk_bytes, bytes),
@@ -250,7 +246,7 @@ pub(super) fn bytes(bytes: f64) -> String {
 pub(super) fn share(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
-        percent @ ..0.000_1 => format!("{percent:.0e} %"),
+        ..0.000_1 => "<0.0001 %".to_owned(),
         percent @ ..0.1 => format!("{percent:.4} %"),
         percent => format!("{percent:.2} %"),
     }
@@ -269,6 +265,6 @@ mod tests {
         let sizes = [0.0, 999.0, 4_200.0, 123_456.0, 1_500_000.0, 2_345_000_000.0].map(bytes);
         assert_eq!(sizes[..], ["0 B", "999 B", "4.2 kB", "123 kB", "1.5 MB", "2,345 MB"]);
         let shares = [0.0, 0.000_000_5, 0.000_012_3, 0.05].map(share);
-        assert_eq!(shares[..], ["0 %", "5e-5 %", "0.0012 %", "5.00 %"]);
+        assert_eq!(shares[..], ["0 %", "<0.0001 %", "0.0012 %", "5.00 %"]);
     }
 }

@@ -129,10 +129,12 @@ fn a_longer_delay_never_means_fewer_panes_or_more_late_events() {
 }
 
 #[test]
-fn bytes_lie_on_the_line_through_two_measurements() {
-    let cost = ByteCost::through((100.0, 5_000.0), (1_100.0, 45_000.0));
-    assert_eq!(cost, ByteCost { base: 1_000.0, per_pane: 40.0 });
-    assert_near(cost.of(10.0), 1_400.0, 1e-9);
-    let steep = ByteCost::through((100.0, 1_000.0), (1_100.0, 45_000.0));
-    assert!(steep.base == 0.0, "nothing takes less than nothing: {steep:?}");
+fn bytes_lie_on_the_lines_through_three_measurements_and_beyond_the_last() {
+    let cost = ByteCost { points: [(100.0, 5_000.0), (200.0, 6_000.0), (1_200.0, 46_000.0)] };
+    for (panes, bytes) in
+        [(100.0, 5_000.0), (150.0, 5_500.0), (200.0, 6_000.0), (700.0, 26_000.0), (2_200.0, 86_000.0)]
+    {
+        assert_near(cost.of(panes), bytes, 1e-9);
+    }
+    assert!(cost.of(0.0) >= 0.0);
 }
