@@ -9,6 +9,9 @@ mod drill;
 mod explain;
 mod generate;
 mod inspect;
+mod plot;
+mod progress;
+mod random;
 mod reapply;
 mod repository;
 mod restore;
@@ -37,7 +40,7 @@ const EXIT_CODES: &str = "Exit codes:
   4    another process has the state directory, or a newer one its outputs or repository
   5    stored bytes are damaged, or staged output is gone
   6    state and definition do not fit; check: a run would be refused
-  7    the two results differ (compare), or recovery failed (drill)
+  7    the two results differ (compare), recovery failed (drill), state grows (bench state-size)
   130  stopped at once by a second signal";
 
 #[derive(Debug, Subcommand)]

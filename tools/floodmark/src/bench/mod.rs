@@ -4,11 +4,12 @@
 mod pipeline;
 mod reference;
 mod report;
+mod state_size;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use floodmark::error::{Error, ErrorKind};
 use floodmark::pipeline::generate::TextFormat;
 
@@ -24,15 +25,19 @@ const DISK_BYTES_PER_EVENT: u64 = 400;
 
 /// Arguments of `floodmark bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   floodmark bench                                both shapes, 5 million events, three times
   floodmark bench --shape s4 --events 20000000   one shape, longer
   floodmark bench --dir /data/bench --json       on another disk; the text stays there
+  floodmark bench state-size --out sizes         state size against watermark delay, with plots
 
 The reference reads the text with one thread into a hash map and keeps nothing; it is the speed of light for this \
 work on this machine. The pipeline is `floodmark run` with checkpoints every 10 s. Build with --release. \
 docs/PERFORMANCE.md has what was measured.")]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// What to run.
     #[arg(long, value_enum, default_value_t = Which::All)]
     shape: Which,
@@ -56,6 +61,13 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+/// What else can be measured.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// How large the state becomes against the watermark delay, and whether it stays that large.
+    StateSize(state_size::Arguments),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Which {
     S1,
@@ -74,6 +86,9 @@ impl Which {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+    if let Some(Other::StateSize(arguments)) = &arguments.other {
+        return state_size::run(arguments);
+    }
     let temporary;
     let dir = match &arguments.dir {
         Some(dir) => {

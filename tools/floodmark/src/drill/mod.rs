@@ -31,12 +31,13 @@ use floodmark::pipeline::config::PipelineConfig;
 use floodmark::pipeline::{StopFlag, stop_on_signals};
 
 use crate::compare::DIFFERENT;
+use crate::progress::Progress;
 use crate::{CommandResult, console, exit_code, generate};
 
 use base::Base;
 use damage::{Damage, Specimen};
 use process::Runner;
-use report::{Environment, Progress, Report, Verdict};
+use report::{Environment, Report, Verdict};
 use scratch::Scratch;
 use trial::{Reference, Trial};
 

@@ -5,40 +5,12 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::random::Random;
+
 /// Every so many trials kill more than once.
 const TRIALS_PER_SERIES: u32 = 4;
 /// The most kills in one trial.
 const KILLS_IN_A_ROW_MAX: u32 = 3;
-
-/// Random numbers of one seed and one purpose (SplitMix64).
-#[derive(Clone, Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    /// Numbers for one purpose: another `stream`, other numbers.
-    pub(super) fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self(seed ^ stream.wrapping_mul(0xa076_1d64_78bd_642f));
-        random.next();
-        random
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`; 0 when that is 0.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// A share of `from` to `to`.
-    fn share(&mut self, from: f64, to: f64) -> f64 {
-        from + (to - from) * (self.below(1 << 20) as f64 / (1 << 20) as f64)
-    }
-}
 
 /// Something that a run does now and then, as it can be seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -33,6 +33,7 @@ mod reapply_savepoint;
 mod repository;
 mod s3;
 mod savepoint;
+mod state_size;
 mod steps;
 mod support;
 mod watermarks;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::plot::{Dot, dots, escape};
+use super::plot::{Dot, dots};
 use super::text::{failures, length, rows_of};
 use super::{Report, Verdict};
 use crate::drill::plan::Moment;
+use crate::plot::escape;
 use crate::run::grouped;
 
 /// Kills that are listed; the JSON report has them all.

@@ -18,8 +18,6 @@ use super::reference::Measured;
 use super::scratch::failed;
 use super::trial::{Kill, Trial, millis};
 
-pub(super) use progress::Progress;
-
 /// What a drill comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::plot::{escape, nice, number};
+
 /// Size of the drawing; it scales with the page.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 240.0;
@@ -84,50 +86,12 @@ pub(super) fn dots(name: &str, unit: &str, dots: &[Dot], median: Option<f64>) ->
     svg
 }
 
-/// The next of 1, 2, 4, 5 and 8 times a power of ten: the quarters of an axis that ends there are round.
-fn nice(value: f64) -> f64 {
-    if value <= 0.0 {
-        return 1.0;
-    }
-    let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
-    steps.map(|step| step * power).into_iter().find(|&step| step >= value).unwrap_or(10.0 * power)
-}
-
-fn number(value: f64) -> String {
-    if value >= 10.0 || value == value.trunc() { format!("{value:.0}") } else { format!("{value:.2}") }
-}
-
-/// Text that means nothing to a browser.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn dot(value: f64) -> Dot {
         Dot { value, title: format!("<{value}>"), class: "random" }
-    }
-
-    #[test]
-    fn axes_end_at_round_numbers_that_hold_everything() {
-        for (value, end) in [(0.0, 1.0), (1.0, 1.0), (3.1, 4.0), (41.0, 50.0), (99.0, 100.0), (0.07, 0.08)] {
-            assert!((nice(value) - end).abs() < 1e-9, "{value}: {}", nice(value));
-        }
     }
 
     #[test]
