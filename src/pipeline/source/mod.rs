@@ -5,6 +5,8 @@
 //! resumed run reads exactly as the uninterrupted one.
 
 mod block;
+#[cfg(feature = "arrow")]
+pub mod columnar;
 mod csv;
 mod files;
 #[cfg(feature = "fault-injection")]
@@ -12,6 +14,8 @@ pub(crate) mod fuzzing;
 mod input;
 mod json;
 mod number;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod partition;
 mod plan;
 mod reject;
@@ -36,6 +40,8 @@ use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 pub use crate::checkpoint::{Position, SourceIdentity};
 pub use block::Block;
 pub use files::STDIN_NAME;
+#[cfg(feature = "parquet")]
+pub use parquet::BLOCK_ROWS;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{EventColumns, ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
@@ -102,7 +108,7 @@ pub struct FileSource {
     limits: Limits,
     batches: Option<Batches>,
     leaves_unended: bool,
-    // The partition, by index, and the bytes of a block that a checkpoint was made in the middle of.
+    // The partition, by index, and the bytes or rows of a block that a checkpoint was made in the middle of.
     rest: Option<(usize, u64)>,
 }
 
@@ -174,7 +180,12 @@ impl FileSource {
             }
         }
         partitions.sort_by(|a, b| (a.source, &a.name).cmp(&(b.source, &b.name)));
-        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
+        let limits = Limits {
+            block_bytes: BLOCK_BYTES,
+            record_bytes: RECORD_BYTES_MAX,
+            #[cfg(feature = "parquet")]
+            block_rows: BLOCK_ROWS,
+        };
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
         let mut source = Self {
@@ -210,12 +221,12 @@ impl FileSource {
         self
     }
 
-    /// Reads the rest of a block first, `bytes` of it, that a checkpoint was made in the middle of: in which order the
+    /// Reads the rest of a block first, `rest` of it (bytes, or rows where they are no text), that a checkpoint was made in the middle of: in which order the
     /// files are read goes on as if it had been read in one piece.
     #[must_use]
-    pub fn with_rest_of_block(mut self, partition: &str, bytes: u64) -> Self {
+    pub fn with_rest_of_block(mut self, partition: &str, rest: u64) -> Self {
         let index = self.partitions.iter().position(|known| known.name == partition && !known.finished);
-        self.rest = index.map(|index| (index, bytes));
+        self.rest = index.map(|index| (index, rest));
         self
     }
 
@@ -227,9 +238,15 @@ impl FileSource {
         for (partition, leader) in self.partitions.iter_mut().zip(leaders) {
             let known = by_name.get(partition.name.as_str()).copied();
             let has_grown = recognise(partition, known)?;
-            let needs_check = matches!(partition.records, Records::Csv { header: true, .. });
+            let needs_check = match partition.records {
+                Records::Csv { header, .. } => header,
+                Records::JsonLines => false,
+                // Columns of other types are refused before anything is read.
+                #[cfg(feature = "parquet")]
+                Records::Parquet => true,
+            };
             if needs_check && !partition.finished && partition.path.is_some() {
-                partition.open(&self.feeds[partition.source].rows.fields, None)?;
+                partition.open(&self.feeds[partition.source].rows, None)?;
                 partition.reader = None;
             }
             let watermark = partition_id(leader);
@@ -274,10 +291,10 @@ impl FileSource {
         let partition = &mut self.partitions[index];
         let (source, feed) = (partition.source, &mut self.feeds[partition.source]);
         partition.leaves_unended =
-            self.leaves_unended && partition.path.is_some() && partition.compression == Compression::None;
+            self.leaves_unended && partition.path.is_some() && partition.may_grow();
         if partition.reader.is_none() {
             let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
-            partition.open(&feed.rows.fields, stdin)?;
+            partition.open(&feed.rows, stdin)?;
         }
         self.blocks += 1;
         partition.last_used = self.blocks;
@@ -421,6 +438,14 @@ fn resume_of(partition: &Partition) -> PartitionResume {
 fn records_of(config: &SourceConfig, fields: &[String]) -> Result<Records> {
     let csv = match (&config.csv, config.format) {
         (Some(csv), Format::Csv) => csv,
+        #[cfg(feature = "parquet")]
+        (_, Format::Parquet) => return Ok(Records::Parquet),
+        #[cfg(not(feature = "parquet"))]
+        (_, Format::Parquet) => {
+            let message = format!("{}: this build reads no Parquet", config.declared_at);
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_remedy("build it with `--features parquet`, which is on unless turned off"));
+        }
         _ => return Ok(Records::JsonLines),
     };
     let mut columns = Columns::default();
@@ -441,7 +466,7 @@ fn refuse_renamed(
     let is_new = |partition: &&Partition| resume.iter().all(|known| known.name != partition.name);
     for partition in partitions.iter().filter(is_new) {
         let Some(path) = &partition.path else { continue };
-        let (found, _) = input::identify(path, None).map_err(|error| partition.unreadable(error))?;
+        let (found, _) = input::identify(path, None, partition.recognition()).map_err(|error| partition.unreadable(error))?;
         if found == identity {
             let message = format!(
                 "an input file has another name than when it was read: was={} is={}",
@@ -499,13 +524,13 @@ fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Resu
     };
     // Of a file that was not read yet nothing can have changed.
     let expected = partition.identity.filter(|_| partition.position.bytes > 0);
-    let (identity, same) = input::identify(&path, expected).map_err(|error| partition.unreadable(error))?;
+    let (identity, same) = input::identify(&path, expected, partition.recognition()).map_err(|error| partition.unreadable(error))?;
     if !same {
         return Err(partition.replaced());
     }
     // A file that was short when it was first opened goes on being known by the little that there was.
     partition.identity = expected.or(Some(identity));
-    if partition.compression != Compression::None {
+    if !partition.may_grow() {
         return Ok(false);
     }
     let length = path.metadata().map_err(|error| partition.unreadable(error))?.len();
