@@ -34,6 +34,12 @@ impl KeyColumn {
         self.ends.is_empty()
     }
 
+    /// The bytes of all keys together.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The key at `index`.
     ///
     /// # Panics

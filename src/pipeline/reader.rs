@@ -1,6 +1,7 @@
 //! Reads and parses ahead on a thread of its own, a few blocks in front of the task.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::source::{Block, FileSource};
@@ -23,6 +24,7 @@ pub(super) enum Next {
 pub(super) struct Reader {
     blocks: Receiver<Result<Block>>,
     spent: SyncSender<Block>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
@@ -45,18 +47,29 @@ impl Reader {
             }
         };
         let spawned = std::thread::Builder::new().name("floodmark-reader".to_owned()).spawn(run);
-        spawned.map_err(|error| {
+        let thread = spawned.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "cannot start the reading thread").with_source(error)
         })?;
-        Ok(Self { blocks, spent })
+        Ok(Self { blocks, spent, thread: Some(thread) })
     }
 
     /// The next block, waiting no longer than `patience`.
-    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Next> {
         match self.blocks.recv_timeout(patience) {
             Ok(block) => Ok(Next::Block(Box::new(block?))),
             Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
-            Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+            Err(RecvTimeoutError::Disconnected) => self.end(),
+        }
+    }
+
+    /// The thread has nothing more to say. If that is because it panicked, the input is not at its end: to take it for
+    /// that would close every window.
+    fn end(&mut self) -> Result<Next> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => {
+                Err(Error::new(ErrorKind::Bug, "the reading thread panicked; its input is not at its end"))
+            }
+            _ => Ok(Next::End),
         }
     }
 
@@ -64,5 +77,49 @@ impl Reader {
     pub(super) fn recycle(&self, block: Block) {
         // With the channel full, or the reader gone, the memory is simply freed.
         let _ = self.spent.try_send(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::pipeline::config::PipelineConfig;
+    use crate::pipeline::source::ParsePlan;
+
+    /// A stream that breaks in a way that nobody thought of.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("a defect of the source")
+        }
+    }
+
+    #[test]
+    fn a_reading_thread_that_panics_is_not_taken_for_the_end_of_the_input() {
+        let text = "name = \"p\"\n[source]\npath = \"-\"\nformat = \"jsonl\"\n\
+                    time = { field = \"ts\", format = \"epoch_ms\" }\n[watermark]\ndelay = \"0s\"\n\
+                    [state]\ndirectory = \"s\"\n[[window]]\nname = \"w\"\nkey = [\"k\"]\n\
+                    type = \"tumbling\"\nsize = \"1s\"\nmode = \"append\"\noutput = { path = \"o\" }\n\
+                    aggregates = [{ name = \"n\", function = \"count\" }]\n";
+        let config = PipelineConfig::from_str(text, Path::new("p.toml")).unwrap();
+        let plans = ParsePlan::of(&config).0;
+        let clock = SystemClock::shared();
+        let source =
+            FileSource::open_with_stdin(&config.sources, plans, &[], clock, Box::new(Broken)).unwrap();
+        let mut reader = Reader::start(source).unwrap();
+        let ended = loop {
+            match reader.next(Duration::from_secs(1)) {
+                Ok(Next::Waiting) => {}
+                Ok(Next::End) => break None,
+                Ok(Next::Block(_)) => panic!("there is nothing to read"),
+                Err(error) => break Some(error),
+            }
+        };
+        assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Bug));
     }
 }

@@ -271,7 +271,8 @@ impl<'a> Replay<'a> {
             let other = if is_rejected { Other::Rejected } else { Other::Filtered };
             return self.timeline.fold(other, watermark, watermark);
         }
-        let record = RecordFrame { partition: partition.to_owned(), line: side.line, text: shown(&side.text) };
+        let record =
+            RecordFrame { partition: partition.to_owned(), line: side.line, text: shown(&side.text) };
         let what = match side.why {
             Some((reason, detail)) => {
                 What::Rejected(RejectedFrame { record, reason: reason.name().to_owned(), detail })

@@ -48,7 +48,8 @@ impl Block {
         }
         // Rows of a block share its part of the file evenly.
         let (rows, all) = (records.saturating_sub(start.records), self.lines.max(1));
-        let bytes = u128::from(self.position.bytes.saturating_sub(start.bytes)) * u128::from(rows) / u128::from(all);
+        let bytes =
+            u128::from(self.position.bytes.saturating_sub(start.bytes)) * u128::from(rows) / u128::from(all);
         Some(Position { bytes: start.bytes + u64::try_from(bytes).unwrap_or(u64::MAX), records })
     }
 
@@ -78,7 +79,11 @@ pub(super) enum Records {
     JsonLines,
     #[cfg(feature = "parquet")]
     Parquet,
-    Csv { delimiter: u8, header: bool, columns: Columns },
+    Csv {
+        delimiter: u8,
+        header: bool,
+        columns: Columns,
+    },
 }
 
 /// Parses the text of a block record by record.

@@ -37,11 +37,11 @@ use crate::open_files;
 use crate::operator::{Bounds, Limits as BlockBounds, PartitionId, SourceId};
 use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 
+#[cfg(feature = "parquet")]
+pub use self::parquet::BLOCK_ROWS;
 pub use crate::checkpoint::{Position, SourceIdentity};
 pub use block::Block;
 pub use files::STDIN_NAME;
-#[cfg(feature = "parquet")]
-pub use parquet::BLOCK_ROWS;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{EventColumns, ParsePlan, ValueField, WindowColumns};
 pub use reject::{REJECTED_TEXT_BYTES_MAX, RejectReason, Rejected};
@@ -180,12 +180,7 @@ impl FileSource {
             }
         }
         partitions.sort_by(|a, b| (a.source, &a.name).cmp(&(b.source, &b.name)));
-        let limits = Limits {
-            block_bytes: BLOCK_BYTES,
-            record_bytes: RECORD_BYTES_MAX,
-            #[cfg(feature = "parquet")]
-            block_rows: BLOCK_ROWS,
-        };
+        let limits = Limits { block_bytes: BLOCK_BYTES, record_bytes: RECORD_BYTES_MAX };
         let stdin = Stdin(Some(stdin));
         let infos = Vec::with_capacity(partitions.len());
         let mut source = Self {
@@ -290,8 +285,7 @@ impl FileSource {
         let bounds = self.bounds_of(index);
         let partition = &mut self.partitions[index];
         let (source, feed) = (partition.source, &mut self.feeds[partition.source]);
-        partition.leaves_unended =
-            self.leaves_unended && partition.path.is_some() && partition.may_grow();
+        partition.leaves_unended = self.leaves_unended && partition.path.is_some() && partition.may_grow();
         if partition.reader.is_none() {
             let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
             partition.open(&feed.rows, stdin)?;
@@ -466,7 +460,8 @@ fn refuse_renamed(
     let is_new = |partition: &&Partition| resume.iter().all(|known| known.name != partition.name);
     for partition in partitions.iter().filter(is_new) {
         let Some(path) = &partition.path else { continue };
-        let (found, _) = input::identify(path, None, partition.recognition()).map_err(|error| partition.unreadable(error))?;
+        let (found, _) = input::identify(path, None, partition.recognition())
+            .map_err(|error| partition.unreadable(error))?;
         if found == identity {
             let message = format!(
                 "an input file has another name than when it was read: was={} is={}",
@@ -524,7 +519,8 @@ fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Resu
     };
     // Of a file that was not read yet nothing can have changed.
     let expected = partition.identity.filter(|_| partition.position.bytes > 0);
-    let (identity, same) = input::identify(&path, expected, partition.recognition()).map_err(|error| partition.unreadable(error))?;
+    let (identity, same) = input::identify(&path, expected, partition.recognition())
+        .map_err(|error| partition.unreadable(error))?;
     if !same {
         return Err(partition.replaced());
     }

@@ -20,7 +20,7 @@ use super::block::Block;
 use super::columnar::ColumnarReader;
 use super::plan::ParsePlan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{EventBatch, Limits};
+use crate::operator::Limits;
 
 /// Rows of a block, unless they are wide.
 pub const BLOCK_ROWS: usize = 8 << 10;
@@ -114,11 +114,6 @@ impl<S: Source> RowFile<S> {
         if rows == 0 { 0 } else { bytes }
     }
 
-    /// Gives a batch the columns of the plan.
-    pub(super) fn prepare(&self, batch: &mut EventBatch) {
-        self.reader.prepare(batch);
-    }
-
     /// Takes the bounds for the rows to come.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.reader.set_limits(limits);
@@ -167,12 +162,11 @@ impl<S: Source> RowFile<S> {
             (self.open, self.waiting) = (None, None);
             let source = self.source.again().map_err(|error| error.to_string())?;
             let skipped = usize::try_from(at - first).map_err(|error| error.to_string())?;
-            let builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
-                    .with_projection(self.mask.clone())
-                    .with_row_groups(vec![group])
-                    .with_offset(skipped)
-                    .with_batch_size(block_rows);
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
+                .with_projection(self.mask.clone())
+                .with_row_groups(vec![group])
+                .with_offset(skipped)
+                .with_batch_size(block_rows);
             self.open = Some((guarded(|| builder.build())?, at));
         }
         if let Some(rows) = self.waiting.take() {
@@ -200,11 +194,7 @@ impl<S: Source> RowFile<S> {
 }
 
 /// The row groups of a file, as far as what it says of them can be.
-fn groups(
-    metadata: &ArrowReaderMetadata,
-    mask: &ProjectionMask,
-    length: u64,
-) -> Result<Vec<Group>, String> {
+fn groups(metadata: &ArrowReaderMetadata, mask: &ProjectionMask, length: u64) -> Result<Vec<Group>, String> {
     let (mut groups, mut first, mut bytes_before) = (Vec::new(), 0_u64, MAGIC_BYTES);
     for (index, group) in metadata.metadata().row_groups().iter().enumerate() {
         let wrong = |what: &str| format!("{what}: row_group={index}");
@@ -245,3 +235,6 @@ fn no_parquet(path: &str, problem: String) -> Error {
          and rename it, or correct `path` or `format`",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use super::block::{Block, BlockParser, Records};
 use super::csv;
 use super::input::{self, Input, Recognition, TextReader, identify_stream};
 #[cfg(feature = "parquet")]
-use super::parquet::RowFile;
+use super::parquet::{BLOCK_ROWS, RowFile};
 use super::reject::{Refusal, RejectReason};
 use super::row::RowReader;
 use crate::checkpoint::Position;
@@ -59,9 +59,6 @@ pub(super) enum Opened {
 pub(super) struct Limits {
     pub(super) block_bytes: usize,
     pub(super) record_bytes: usize,
-    /// Of input that is no text.
-    #[cfg(feature = "parquet")]
-    pub(super) block_rows: usize,
 }
 
 /// Where a block is to end, besides where its size says.
@@ -155,7 +152,7 @@ impl Partition {
         match self.reader.take() {
             Some(Opened::Text(reader)) => self.next_text(reader, rows, block, limits, wanted),
             #[cfg(feature = "parquet")]
-            Some(Opened::Rows(file)) => self.next_rows(file, rows, block, limits, wanted),
+            Some(Opened::Rows(file)) => self.next_rows(file, rows, block, wanted),
             None => Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name))),
         }
     }
@@ -166,12 +163,11 @@ impl Partition {
         mut file: Box<RowFile>,
         rows: &RowReader,
         block: &mut Block,
-        limits: Limits,
         wanted: Wanted,
     ) -> Result<()> {
         file.set_limits(rows.limits());
         let lines_max = wanted.lines_max.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-        let rows_max = wanted.exact.into_iter().chain(lines_max).fold(limits.block_rows, usize::min);
+        let rows_max = wanted.exact.into_iter().chain(lines_max).fold(BLOCK_ROWS, usize::min);
         let before = self.position.records;
         let read = file.read(before, rows_max, block);
         let read = read.inspect_err(|_| block.clear())? as u64;

@@ -59,7 +59,8 @@ fn same_head(
     let mut found = None;
     for (name, (path, by)) in new {
         let Some(path) = path else { continue };
-        let (_, same) = input::identify(path, Some(identity), *by).map_err(|error| unreadable(path, error))?;
+        let (_, same) =
+            input::identify(path, Some(identity), *by).map_err(|error| unreadable(path, error))?;
         if same && found.replace(name.clone()).is_some() {
             // Two files begin alike: which of them it is, only a person can say.
             return Ok(None);

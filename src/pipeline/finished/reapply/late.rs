@@ -19,7 +19,9 @@ use crate::operator::{
     WindowOperator,
 };
 use crate::pipeline::assemble;
-use crate::pipeline::config::{Compression, Format, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig};
+use crate::pipeline::config::{
+    Compression, Format, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig,
+};
 use crate::pipeline::finished::row::{
     Fields, Identity, JsonText, Part, Row, time as time_of, window as window_of,
 };

@@ -34,6 +34,8 @@
 
 mod cells;
 mod filters;
+#[cfg(any(test, feature = "fault-injection"))]
+pub(crate) mod fuzzing;
 mod plain;
 mod render;
 mod shape;
@@ -56,7 +58,7 @@ use super::row::{Outcome, RowReader};
 use super::time::TimeReader;
 use super::token::{Kind, Token};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventBatch, PartitionId};
+use crate::event::{EventBatch, KeyColumn, PartitionId, ValueColumn};
 use crate::operator::Limits;
 use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 
@@ -66,8 +68,8 @@ pub struct ColumnarReader {
     rows: RowReader,
     // What is read of a batch, in the order of its columns.
     columns: Arc<Vec<Column>>,
-    // For each slot which of the columns has it.
-    column_of: Vec<usize>,
+    // Which of these the parts of the plan are.
+    places: Places,
     types: Vec<(usize, arrow_schema::DataType)>,
     // Where the event time is, and what the watermark follows.
     times: Times,
@@ -75,6 +77,14 @@ pub struct ColumnarReader {
     millis: Vec<i64>,
     text: Vec<u8>,
     shown: Vec<(u64, RecordBatch)>,
+}
+
+/// For each part of a plan which of the columns that are read it is.
+#[derive(Clone, Debug)]
+struct Places {
+    filters: Vec<usize>,
+    values: Vec<usize>,
+    keys: Vec<Vec<usize>>,
 }
 
 /// Columns that hold times, each with the unit that its type says, where it does.
@@ -109,14 +119,17 @@ impl ColumnarReader {
         }
         // Every slot has its column, or `slots` had said so.
         let place = |slot| columns.iter().position(|column| column.slot == slot).unwrap_or(0);
-        let column_of: Vec<usize> = (0..fields.len()).map(place).collect();
-        let of = |field: &String| column_of[fields.iter().position(|known| known == field).unwrap_or(0)];
+        let of = |field: &String| place(fields.iter().position(|known| known == field).unwrap_or(0));
+        let places = Places {
+            filters: plan.filters.iter().map(|filter| of(&filter.field)).collect(),
+            values: plan.values.iter().map(|value| of(&value.field)).collect(),
+            keys: plan.keys.iter().map(|key| key.iter().map(|part| of(&part.field)).collect()).collect(),
+        };
         check(&plan, file, |field| columns[of(field)].shape)?;
         let time = |field: &String| -> Result<_> {
             let place = of(field);
             let shape = columns[place].shape;
-            let format =
-                shape.time_format(&plan.time.format).map_err(|misfit| misfit.about(field, file))?;
+            let format = shape.time_format(&plan.time.format).map_err(|misfit| misfit.about(field, file))?;
             let config = TimeConfig { field: field.clone(), format, ..plan.time.clone() };
             Ok(match (shape, &config.format) {
                 (Shape::Time(unit), _) => ((place, Some(unit)), TimeReader::of_column(config, unit)),
@@ -129,7 +142,7 @@ impl ColumnarReader {
         Ok(Self {
             rows: RowReader::with_times(plan, event_reader, punctuation_reader),
             columns: Arc::new(columns),
-            column_of,
+            places,
             types,
             times: Times { event, punctuation },
             found: Vec::new(),
@@ -166,16 +179,13 @@ impl ColumnarReader {
     }
 
     /// Takes the bounds for the rows to come.
+    #[cfg(feature = "parquet")]
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.rows.set_limits(limits);
     }
 
-    /// Gives a batch the columns of the plan.
-    pub(super) fn prepare(&self, batch: &mut EventBatch) {
-        self.rows.prepare(batch);
-    }
-
     /// The columns of a batch that are read, by index.
+    #[cfg(feature = "parquet")]
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|column| column.index)
     }
@@ -217,7 +227,7 @@ impl ColumnarReader {
             }
             row += 1;
         }
-        Ok(())
+        check_size(into)
     }
 
     fn check_types(&self, from: &RecordBatch) -> Result<()> {
@@ -242,15 +252,14 @@ impl ColumnarReader {
             self.shown.clear();
         }
         self.shown.push((first, from.clone()));
-        into.rows =
-            Some(Arc::new(Rows { columns: Arc::clone(&self.columns), batches: self.shown.clone() }));
+        into.rows = Some(Arc::new(Rows { columns: Arc::clone(&self.columns), batches: self.shown.clone() }));
     }
 
     /// Lets one row go the way of a line of JSON; also how long the row is in the text.
     fn judge(&mut self, cells: &[Cells<'_>], row: usize, into: &mut EventBatch) -> (Outcome, usize) {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        let slots = self.column_of.len();
+        let slots = self.rows.fields.len();
         let mut tokens = std::mem::take(&mut self.rows.tokens);
         render::append_row(&mut text, &self.columns, row, |place| &cells[place], &mut tokens);
         let length = text.len();
@@ -283,6 +292,22 @@ impl Misfit {
 
 fn missing_column(missing: MissingColumn, file: Option<&str>) -> Error {
     missing.about(file.unwrap_or("the record batches"))
+}
+
+/// Refuses what a batch has no room for.
+fn check_size(batch: &EventBatch) -> Result<()> {
+    let texts = batch.values.iter().filter_map(|column| match column {
+        ValueColumn::Text { values, .. } => Some(values),
+        _ => None,
+    });
+    let is_full = |column: &KeyColumn| u32::try_from(column.bytes()).is_err();
+    if u32::try_from(batch.len()).is_ok() && !batch.keys.iter().chain(texts).any(is_full) {
+        return Ok(());
+    }
+    let message =
+        format!("a batch of events is too large: events={} text_bytes_max={}", batch.len(), u32::MAX);
+    Err(Error::new(ErrorKind::Invalid, message)
+        .with_remedy("read slices of some thousand rows, each into a batch"))
 }
 
 /// Refuses columns that can never be what the plan takes them for.

@@ -22,6 +22,8 @@ pub(super) enum Row {
     Doubtful,
 }
 
+/// Longest key that is certain to fit: as JSON, by which it is measured, a byte takes six at most.
+const PLAIN_KEY_BYTES: usize = KEY_BYTES_MAX / 6;
 /// Longest part of a key that is certain to fit, with every byte escaped and its end marked, besides seven others.
 const PLAIN_PART_BYTES: usize = KEY_BYTES_MAX / 16 - 2;
 /// Parts of a key whose length need not be added up.
@@ -58,8 +60,8 @@ impl ColumnarReader {
         found.clear();
         found.resize(rows, Row::Plain);
         let plan = self.rows.plan();
-        for filter in &plan.filters {
-            super::filters::look(filter, self.cells_of(cells, &filter.field), &mut found);
+        for (filter, &place) in plan.filters.iter().zip(&self.places.filters) {
+            super::filters::look(filter, &cells[place], &mut found);
         }
         let (place, _) = self.times.event;
         look_at_times(&self.rows.time, &cells[place], &mut found, &mut millis);
@@ -67,22 +69,17 @@ impl ColumnarReader {
             let cells = &cells[place];
             (0..rows).filter(|&row| !cells.is_null(row)).for_each(|row| doubt(&mut found, row));
         }
-        let values = plan.values.iter().zip(&plan.reads_value).filter(|(_, read)| **read);
-        for (value, _) in values {
-            look_at_values(value.input, self.cells_of(cells, &value.field), &mut found);
+        let values = plan.values.iter().zip(&self.places.values).zip(&plan.reads_value);
+        for ((value, &place), _) in values.filter(|(_, read)| **read) {
+            look_at_values(value.input, &cells[place], &mut found);
         }
-        let keys = plan.keys.iter().zip(&plan.reads_key).filter(|(_, read)| **read);
-        for (key, _) in keys {
-            for part in key {
-                look_at_key(part, key.len(), self.cells_of(cells, &part.field), &mut found);
+        let keys = plan.keys.iter().zip(&self.places.keys).zip(&plan.reads_key);
+        for ((key, places), _) in keys.filter(|(_, read)| **read) {
+            for (part, &place) in key.iter().zip(places) {
+                look_at_key(part, key.len(), &cells[place], &mut found);
             }
         }
         (self.found, self.millis) = (found, millis);
-    }
-
-    fn cells_of<'c, 'a>(&self, cells: &'c [Cells<'a>], field: &String) -> &'c Cells<'a> {
-        let slot = self.rows.fields.iter().position(|known| known == field).unwrap_or(0);
-        &cells[self.column_of[slot]]
     }
 
     /// Appends plain rows to the columns of a batch, except their record numbers.
@@ -95,19 +92,15 @@ impl ColumnarReader {
     ) {
         into.times.extend_from_slice(&self.millis[from..to]);
         let plan = self.rows.plan();
-        let values = plan.values.iter().zip(&plan.reads_value).zip(&mut into.values);
-        for ((value, _), column) in values.filter(|((_, read), _)| **read) {
-            append_values(value.input, self.cells_of(cells, &value.field), from, to, column);
+        let values = plan.values.iter().zip(&self.places.values).zip(&mut into.values);
+        for (((value, &place), column), _) in values.zip(&plan.reads_value).filter(|(_, read)| **read) {
+            append_values(value.input, &cells[place], from, to, column);
         }
-        let keys = plan.keys.iter().zip(&plan.reads_key).zip(&mut into.keys);
-        for ((key, _), column) in keys.filter(|((_, read), _)| **read) {
-            match key.as_slice() {
-                [part] => append_keys(self.cells_of(cells, &part.field), from, to, column),
-                parts => {
-                    let parts: Vec<&Cells<'_>> =
-                        parts.iter().map(|part| self.cells_of(cells, &part.field)).collect();
-                    append_composite(&parts, from, to, column);
-                }
+        let keys = self.places.keys.iter().zip(&mut into.keys).zip(&plan.reads_key);
+        for ((places, column), _) in keys.filter(|(_, read)| **read) {
+            match places.as_slice() {
+                [place] => append_keys(&cells[*place], from, to, column),
+                places => append_composite(cells, places, from, to, column),
             }
         }
     }
@@ -136,9 +129,8 @@ fn look_at_times(reader: &TimeReader, cells: &Cells<'_>, found: &mut [Row], mill
         }
     }
     // What stands under nulls counts as well: it can only lead to more doubt.
-    let (least, most) = millis
-        .iter()
-        .fold((i64::MAX, i64::MIN), |(least, most), &time| (least.min(time), most.max(time)));
+    let (least, most) =
+        millis.iter().fold((i64::MAX, i64::MIN), |(least, most), &time| (least.min(time), most.max(time)));
     if least <= most && !reader.believes_all(least, most) {
         doubt_where(found, millis, |time| !reader.believes_all(time, time));
     }
@@ -246,7 +238,7 @@ fn look_at_key(part: &KeyField, parts: usize, cells: &Cells<'_>, found: &mut [Ro
             }
         }
         (Values::Texts(texts), KeyType::Text) if parts == 1 => {
-            doubt_long(texts, KEY_BYTES_MAX, cells, found);
+            doubt_long(texts, PLAIN_KEY_BYTES, cells, found);
         }
         (Values::Texts(texts), KeyType::Text) if parts <= PLAIN_PARTS => {
             doubt_long(texts, PLAIN_PART_BYTES, cells, found);
@@ -287,8 +279,7 @@ fn append_values(
         }
         (ValueColumn::Text { .. }, Values::Texts(texts)) => {
             for row in from..to {
-                let fits =
-                    !cells.is_null(row) && column.push(Datum::Text(texts.get(row).as_bytes()));
+                let fits = !cells.is_null(row) && column.push(Datum::Text(texts.get(row).as_bytes()));
                 if !fits {
                     column.push_null();
                 }
@@ -334,11 +325,11 @@ fn append_keys(cells: &Cells<'_>, from: usize, to: usize, column: &mut KeyColumn
     }
 }
 
-fn append_composite(parts: &[&Cells<'_>], from: usize, to: usize, column: &mut KeyColumn) {
+fn append_composite(cells: &[Cells<'_>], places: &[usize], from: usize, to: usize, column: &mut KeyColumn) {
     for row in from..to {
-        let mut writer = KeyWriter::new(column.open_key(), parts.len());
-        for cells in parts {
-            with_key(cells, row, |key| writer.push(key));
+        let mut writer = KeyWriter::new(column.open_key(), places.len());
+        for &place in places {
+            with_key(&cells[place], row, |key| writer.push(key));
         }
         column.finish_key();
     }

@@ -43,7 +43,9 @@ impl Shape {
             DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Self::Int,
             DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => Self::Int,
             DataType::Float32 | DataType::Float64 => Self::Float,
-            DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
+            DataType::Decimal32(_, scale)
+            | DataType::Decimal64(_, scale)
+            | DataType::Decimal128(_, scale) => {
                 let scale = u8::try_from(*scale);
                 let misfit = || Misfit::new(format!("is {kind}: its scale is negative"), "cast it to int");
                 Self::Decimal(scale.map_err(|_| misfit())?)
