@@ -249,7 +249,8 @@ fn compare(batch: &RecordBatch, plan: &ParsePlan, cut: usize) {
     found.extend(filtered.into_iter().map(|record| (record, "filtered".to_owned())));
     for rejected in &rejected {
         found.push((rejected.record, format!("{} {:?}", rejected.reason, rejected.field)));
-        assert_eq!(into.row_text(rejected.record), Some(rejected.text.clone()));
+        let text = into.row_text(rejected.record).unwrap_or_default();
+        assert!(text.starts_with(&rejected.text) && !rejected.text.is_empty(), "a row is shown as another");
     }
     found.sort();
     let lines: Vec<Vec<u8>> =
