@@ -1,7 +1,10 @@
 //! Events on their way in: a block of one partition, column by column, in arrival order. Knows no window and no
 //! aggregate; operators and accumulators read its columns.
 
+use std::borrow::Cow;
+use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +32,12 @@ impl KeyColumn {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// The bytes of all keys together.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The key at `index`.
@@ -65,6 +74,14 @@ impl KeyColumn {
         self.bytes.extend_from_slice(&from.bytes);
         self.ends
             .extend(from.ends.iter().map(|&end| u32::try_from(start + end as usize).unwrap_or(u32::MAX)));
+    }
+
+    /// Appends keys that stand back to back in `bytes`; `ends` says where each of them ends there.
+    pub fn extend(&mut self, bytes: &[u8], ends: impl Iterator<Item = usize>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        // As in `finish_key`.
+        self.ends.extend(ends.map(|end| u32::try_from(start + end).unwrap_or(u32::MAX)));
     }
 
     /// Drops bytes of an unfinished key.
@@ -110,6 +127,13 @@ impl Validity {
         self.present.resize(index, true);
         self.present.extend_from_slice(&from.present);
         self.present.resize(index + rows, true);
+    }
+
+    fn mark_absent(&mut self, index: usize) {
+        if self.present.len() <= index {
+            self.present.resize(index + 1, true);
+        }
+        self.present[index] = false;
     }
 
     /// True when the value at `index` is present.
@@ -272,6 +296,17 @@ impl ValueColumn {
         }
     }
 
+    /// Makes the value at `index` null; there has to be one.
+    pub(crate) fn make_null(&mut self, index: usize) {
+        match self {
+            Self::Int { values, .. } | Self::Decimal { values, .. } => values[index] = 0,
+            Self::Float { values, .. } => values[index] = 0.0,
+            // Of texts none is changed once it is there.
+            Self::Text { .. } => return,
+        }
+        self.validity_mut().mark_absent(index);
+    }
+
     /// Appends a value: one of the column's type, or an integer where it has an equal there (in a column of floats,
     /// the nearest float). Returns false, and appends nothing, when it does not fit.
     pub fn push(&mut self, value: Datum<'_>) -> bool {
@@ -415,6 +450,15 @@ pub struct EventBatch {
     pub text: Vec<u8>,
     /// Where in `text` each event stands; empty when `text` is.
     pub spans: Vec<Range<u32>>,
+    /// The rows that the events were taken from, where these are no text: what a late or rejected one is shown as.
+    pub rows: Option<Arc<dyn RowText>>,
+}
+
+/// Rows that can be written as text when one of them has to be shown, which for most never happens.
+pub trait RowText: Debug + Send + Sync {
+    /// Appends the row with this record number (see [`EventBatch::records`]), as a JSON object on one line. Returns false
+    /// for a row that is not among these.
+    fn append(&self, record: u64, out: &mut Vec<u8>) -> bool;
 }
 
 /// A number for [`EventBatch::push_event`], which also takes a [`Datum`].
@@ -477,11 +521,21 @@ impl EventBatch {
         self.times.is_empty()
     }
 
-    /// The original text of the event at `index`, when the batch was parsed from text.
+    /// The original text of the event at `index`, when the batch was parsed from text; its row as JSON, when it has
+    /// [`EventBatch::rows`].
     #[must_use]
-    pub fn text_of(&self, index: usize) -> Option<&[u8]> {
-        let span = self.spans.get(index)?;
-        self.text.get(span.start as usize..span.end as usize)
+    pub fn text_of(&self, index: usize) -> Option<Cow<'_, [u8]>> {
+        match self.spans.get(index) {
+            Some(span) => self.text.get(span.start as usize..span.end as usize).map(Cow::Borrowed),
+            None => self.row_text(*self.records.get(index)?).map(Cow::Owned),
+        }
+    }
+
+    /// The row of this record number as JSON, when the batch has [`EventBatch::rows`].
+    #[must_use]
+    pub fn row_text(&self, record: u64) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        self.rows.as_ref()?.append(record, &mut text).then_some(text)
     }
 
     /// Columns of the same kinds, without events.
@@ -535,6 +589,7 @@ impl EventBatch {
         let mut part = self.empty_like();
         part.append_events(self, range.clone());
         part.text.clone_from(&self.text);
+        part.rows.clone_from(&self.rows);
         part.spans.extend_from_slice(self.spans.get(range).unwrap_or_default());
         part
     }
@@ -548,6 +603,7 @@ impl EventBatch {
         self.records.clear();
         self.text.clear();
         self.spans.clear();
+        self.rows = None;
     }
 }
 

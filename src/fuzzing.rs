@@ -19,7 +19,9 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: &[Target] = &[
+    #[cfg(feature = "arrow")]
+    Target { name: "columns", run: pipeline::source::columnar::fuzzing::columns },
     Target { name: "csv", run: pipeline::source::fuzzing::csv },
     Target { name: "fields", run: fields },
     Target { name: "json_lines", run: pipeline::source::fuzzing::json_lines },
@@ -98,6 +100,10 @@ mod tests {
 
     /// Target, name in the corpus, input.
     const TEXTS: &[(&str, &str, &[u8])] = &[
+        #[cfg(feature = "arrow")]
+        ("columns", "prose", b"Seventeen rows of a kind that nobody has written: what stands in them is what the letters of this sentence say, one after the other, until they are used up and zeros come. A time, a key and a number, some of them null; and then a decimal or two, which is where it ends."),
+        #[cfg(feature = "arrow")]
+        ("columns", "digits", b"2718281828459045235360287471352662497757247093699959574966967627724076630353547594571382178525166427427466391932003059921817413596629043572900334295260595630738132328627943490763233829880753195251019011573834187930702154089149934884167509244761460668082264800168477411853742345442437107539077744992069551702761838606261331384583000752044933826560297606737113200709328709127443747047230696977209310141692836819025515108657463772111252389784425056953696"),
         ("csv", "plain", b"\x00\x07ts,k,v,f,d,s,p\n1,a,2,0.5,1.25,x,\n2,\"b\"\"\n\",3,,,\"\",y\r\nbroken,\"\n4,c,5,1,1,z,1"),
         ("csv", "tabs", b"\x03\x01ts\tk\tv\tf\td\ts\tp\r\n2023-11-14T22:13:20Z\ta\t1\t\t\t\t\r\n"),
         ("csv", "semicolons", b"\x04\x0310;k;1;2;3;4;5;6\n11;k;1;2;3;4;5\n\n12;\"k\";1;1e3;-0.10;\"\";5;6\n"),

@@ -269,9 +269,10 @@ impl Outputs {
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) -> Result<()> {
         if self.strict {
             let field = letter.field.map(|field| format!(" field={field}")).unwrap_or_default();
+            let offset = letter.byte_offset.map(|offset| format!(" offset={offset}")).unwrap_or_default();
             let message = format!(
-                "{}:{}: record rejected: {}{field} offset={} detail={}",
-                letter.source, letter.record, letter.reason, letter.byte_offset, letter.detail
+                "{}:{}: record rejected: {}{field}{offset} detail={}",
+                letter.source, letter.record, letter.reason, letter.detail
             );
             return Err(Error::new(ErrorKind::Invalid, message).with_remedy(
                 "mend the record, or run without --strict to set such records aside and go on",
@@ -523,18 +524,18 @@ impl Emit for Outputs {
         self.reject_before(batch.records.get(index).copied())?;
         // Counted as an event by the caller; it is a rejected record after all.
         self.counters.events = self.counters.events.saturating_sub(1);
-        let offset = batch.spans.get(index).map_or(0, |span| u64::from(span.start));
+        let span = batch.spans.get(index);
         self.dead_letter(&DeadLetter {
             source: &self.place.partition.clone(),
             record: batch.records.get(index).copied().unwrap_or(0),
-            byte_offset: self.place.start.bytes + offset,
+            byte_offset: span.map(|span| self.place.start.bytes + u64::from(span.start)),
             reason: rejection.name(),
             field: None,
             detail: &match batch.times.get(index).copied() {
                 Some(millis) => format!("{} {rejection}: ms={millis}", EventTime::from_millis(millis)),
                 None => rejection.to_string(),
             },
-            text: batch.text_of(index).unwrap_or_default(),
+            text: batch.text_of(index).as_deref().unwrap_or_default(),
         })
     }
 }

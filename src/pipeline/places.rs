@@ -71,9 +71,9 @@ pub(super) fn places(config: &PipelineConfig) -> Vec<Place<'_>> {
     windows.chain(joins).chain(side).collect()
 }
 
-/// What the original text of late events and rejected records is. Text that is no JSON goes out as a string either way.
+/// What the original text of late events and rejected records is: rows of Parquet are written down as JSON. Text that is no JSON goes out as a string either way.
 pub(super) fn record_text(config: &PipelineConfig) -> RecordText {
-    match config.sources.iter().any(|source| source.format == Format::JsonLines) {
+    match config.sources.iter().any(|source| matches!(source.format, Format::JsonLines | Format::Parquet)) {
         true => RecordText::Json,
         false => RecordText::Plain,
     }

@@ -68,14 +68,21 @@ impl Reader {
         match self.blocks.recv_timeout(patience) {
             Ok(block) => Ok(Next::Block(Box::new(block?))),
             Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
-            Err(RecvTimeoutError::Disconnected) => match self.thread.take().map(JoinHandle::join) {
-                Some(Err(_)) => Err(Error::new(
-                    ErrorKind::Bug,
-                    "the reading thread came to grief before the end of the input",
-                )
-                .with_remedy("report this; the last checkpoint is complete, and a new run goes on from it")),
-                _ => Ok(Next::End),
-            },
+            Err(RecvTimeoutError::Disconnected) => self.end(),
+        }
+    }
+
+    /// The thread has nothing more to say. If that is because it panicked, the input is not at its end: to take it for
+    /// that would close every window.
+    fn end(&mut self) -> Result<Next> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => {
+                Err(Error::new(ErrorKind::Bug, "the reading thread panicked; its input is not at its end")
+                    .with_remedy(
+                        "report this; the last checkpoint is complete, and a new run goes on from it",
+                    ))
+            }
+            _ => Ok(Next::End),
         }
     }
 
@@ -83,5 +90,49 @@ impl Reader {
     pub(super) fn recycle(&self, block: Block) {
         // With the channel full, or the reader gone, the memory is simply freed.
         let _ = self.spent.try_send(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::pipeline::config::PipelineConfig;
+    use crate::pipeline::source::ParsePlan;
+
+    /// A stream that breaks in a way that nobody thought of.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("a defect of the source")
+        }
+    }
+
+    #[test]
+    fn a_reading_thread_that_panics_is_not_taken_for_the_end_of_the_input() {
+        let text = "name = \"p\"\n[source]\npath = \"-\"\nformat = \"jsonl\"\n\
+                    time = { field = \"ts\", format = \"epoch_ms\" }\n[watermark]\ndelay = \"0s\"\n\
+                    [state]\ndirectory = \"s\"\n[[window]]\nname = \"w\"\nkey = [\"k\"]\n\
+                    type = \"tumbling\"\nsize = \"1s\"\nmode = \"append\"\noutput = { path = \"o\" }\n\
+                    aggregates = [{ name = \"n\", function = \"count\" }]\n";
+        let config = PipelineConfig::from_str(text, Path::new("p.toml")).unwrap();
+        let plans = ParsePlan::of(&config).0;
+        let clock = SystemClock::shared();
+        let source =
+            FileSource::open_with_stdin(&config.sources, plans, &[], clock, Box::new(Broken)).unwrap();
+        let mut reader = Reader::start(source).unwrap();
+        let ended = loop {
+            match reader.next(Duration::from_secs(1)) {
+                Ok(Next::Waiting) => {}
+                Ok(Next::End) => break None,
+                Ok(Next::Block(_)) => panic!("there is nothing to read"),
+                Err(error) => break Some(error),
+            }
+        };
+        assert_eq!(ended.map(|error| error.kind()), Some(ErrorKind::Bug));
     }
 }

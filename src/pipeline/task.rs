@@ -391,13 +391,8 @@ impl<'a> Task<'a> {
 
     /// Makes the place before event `next` of a block, which started at `start`, one that a checkpoint can stand for.
     fn stand_between(&mut self, block: &Block, next: usize, start: Position) -> Result<()> {
-        let batch = &block.batch;
-        let place = batch.records.get(next).zip(batch.spans.get(next));
-        self.outputs.reject_before(place.map(|(record, _)| *record))?;
-        let place = place.map(|(record, span)| Position {
-            bytes: start.bytes + u64::from(span.start),
-            records: record.saturating_sub(1),
-        });
+        let place = block.place_before(next, start);
+        self.outputs.reject_before(place.and(block.batch.records.get(next).copied()))?;
         self.account(block, place, start);
         self.mid_block = false;
         Ok(())
@@ -409,7 +404,7 @@ impl<'a> Task<'a> {
         let (before, reached) = (reading.position, place.unwrap_or(block.position));
         reading.position = reached;
         let counters = &mut self.outputs.counters;
-        let rest = block.position.bytes.saturating_sub(reached.bytes);
+        let rest = block.rest_behind(reached);
         counters.block_rest = place.map(|_| (reading.name.clone(), rest));
         let from = if before == start { 0 } else { before.records };
         let passed = |line: u64| line > from && place.is_none_or(|place| line <= place.records);

@@ -6,14 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{code_only, files, read, root};
 
+/// Tests of the command over Parquet files.
+const ARROW_TESTS: &str = "tools/floodmark/tests/cli/parquet.rs";
+
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 7] = [
+const DOORS: [(&str, &[&str]); 9] = [
+    ("arrow_array", &["src/pipeline/source/columnar/", "src/pipeline/source/parquet", ARROW_TESTS]),
+    ("arrow_schema", &["src/pipeline/source/columnar/"]),
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/repository/"]),
     ("object_store", &["src/repository/"]),
     ("futures_util", &["src/repository/"]),
-    ("parquet", &["src/pipeline/sink/parquet/"]),
+    ("parquet", &["src/pipeline/sink/parquet/", "src/pipeline/source/parquet", ARROW_TESTS]),
     ("postgres", &["src/pipeline/sink/postgres/", "tools/floodmark/tests/cli/postgres/"]),
 ];
 

@@ -26,7 +26,7 @@ pub struct SourceConfig {
     pub base: PathBuf,
     /// `file:line:column` of the `path` setting, for messages about files.
     pub declared_at: String,
-    /// Format of the text.
+    /// Format of the files.
     pub format: Format,
     /// Compression of all files; `None`: told by each file's extension.
     pub compression: Option<Compression>,
@@ -75,13 +75,15 @@ fn is_live(patterns: &[PathBuf]) -> bool {
     patterns.iter().any(|pattern| pattern.as_os_str() == "-")
 }
 
-/// Format of the text.
+/// Format of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object per line.
     JsonLines,
     /// Comma-separated values (RFC 4180, any one-byte delimiter).
     Csv,
+    /// Parquet: no text, its columns have types.
+    Parquet,
 }
 
 /// Compression of a file.
@@ -152,6 +154,8 @@ pub enum TimeFormat {
         /// Zone of times that carry no offset themselves.
         zone: Option<TimeZone>,
     },
+    /// As the type of the column says: a timestamp of any unit, or a date. Text has no such type.
+    Column,
 }
 
 /// Unit of a number counted from the Unix epoch.
@@ -275,22 +279,19 @@ fn read(
     let declared_at = path.place();
     let patterns = read_patterns(path, base)?;
     let format = read_format(&mut section, &patterns)?;
-    let compression = section
-        .take("compression")
-        .map(|item| {
-            item.choice(&[
-                ("none", Compression::None),
-                ("gzip", Compression::Gzip),
-                ("zstd", Compression::Zstd),
-            ])
-        })
-        .transpose()?;
+    if format == Format::Parquet && is_live(&patterns) {
+        return Err(section.error(
+            "source: Parquet cannot be read from standard input: what its files hold is listed at their end",
+            "name files, such as `path = \"data/*.parquet\"`",
+        ));
+    }
+    let compression = read_compression(&mut section, format)?;
     let partitioning = section.take("partitions").map_or(Ok(Partitioning::File), |item| {
         item.choice(&[("file", Partitioning::File), ("single", Partitioning::Single)])
     })?;
     let csv = read_csv(&mut section, format)?;
     let time = section.require("time", "add `time = { field = \"ts\", format = \"rfc3339\" }`")?;
-    let time = read_time(time, defaults, is_live(&patterns))?;
+    let time = read_time(time, defaults, format, is_live(&patterns))?;
     let filters = section.take("filter").map_or(Ok(Vec::new()), read_filters)?;
     let watermark = defaults.of_source(section.take("watermark"))?;
     let dedup = section.take("dedup").map(|item| read_dedup(item, &watermark)).transpose()?;
@@ -366,16 +367,36 @@ fn read_list(item: Item<'_>) -> Result<Vec<Item<'_>>> {
     if items.is_empty() { Err(empty) } else { Ok(items) }
 }
 
+fn read_compression(section: &mut Section<'_>, format: Format) -> Result<Option<Compression>> {
+    match section.take("compression") {
+        // Whatever their names end with.
+        None if format == Format::Parquet => Ok(Some(Compression::None)),
+        None => Ok(None),
+        Some(item) if format == Format::Parquet => {
+            Err(item.error("has no effect on Parquet, whose columns are compressed inside", "remove it"))
+        }
+        Some(item) => {
+            let choices =
+                [("none", Compression::None), ("gzip", Compression::Gzip), ("zstd", Compression::Zstd)];
+            item.choice(&choices).map(Some)
+        }
+    }
+}
+
 fn read_format(section: &mut Section<'_>, patterns: &[PathBuf]) -> Result<Format> {
     if let Some(item) = section.take("format") {
-        return item.choice(&[("jsonl", Format::JsonLines), ("csv", Format::Csv)]);
+        return item.choice(&[
+            ("jsonl", Format::JsonLines),
+            ("csv", Format::Csv),
+            ("parquet", Format::Parquet),
+        ]);
     }
     let told: Vec<Option<Format>> = patterns.iter().map(|pattern| format_of_path(pattern)).collect();
     match told.first().copied().flatten() {
         Some(format) if told.iter().all(|other| *other == Some(format)) => Ok(format),
         _ => Err(section.error(
             "source: the extension of `path` does not tell the format",
-            "add `format = \"jsonl\"` or `format = \"csv\"` to [source]",
+            "add `format = \"jsonl\"`, `format = \"csv\"` or `format = \"parquet\"` to [source]",
         )),
     }
 }
@@ -386,6 +407,7 @@ fn format_of_path(path: &Path) -> Option<Format> {
     match named.extension()?.to_str()? {
         "jsonl" | "ndjson" | "json" => Some(Format::JsonLines),
         "csv" => Some(Format::Csv),
+        "parquet" => Some(Format::Parquet),
         _ => None,
     }
 }
@@ -395,7 +417,7 @@ fn read_csv(section: &mut Section<'_>, format: Format) -> Result<Option<CsvConfi
     if format != Format::Csv {
         return match item {
             Some(item) => {
-                Err(item.error("has no effect on JSON lines", "remove it, or set `format = \"csv\"`"))
+                Err(item.error("is about CSV and has no effect here", "remove it, or set `format = \"csv\"`"))
             }
             None => Ok(None),
         };
@@ -451,11 +473,11 @@ fn read_columns(item: Item<'_>) -> Result<Vec<String>> {
     if columns.is_empty() { Err(empty) } else { Ok(columns) }
 }
 
-fn read_time(item: Item<'_>, defaults: &Defaults<'_>, live: bool) -> Result<TimeConfig> {
+fn read_time(item: Item<'_>, defaults: &Defaults<'_>, source: Format, live: bool) -> Result<TimeConfig> {
     let keys = [&["field", "format", "pattern", "zone"][..], &BOUNDS_KEYS].concat();
     let mut section = item.section(&keys)?;
     let field = section.require("field", "name the field that holds the event time")?.name()?;
-    let format = read_time_format(&mut section)?;
+    let format = read_time_format(&mut section, source)?;
     let own = BoundsSpec::read(&mut section)?;
     let bounds = defaults.bounds_of(own, &section, live)?;
     Ok(TimeConfig { field, format, bounds })
@@ -468,22 +490,27 @@ enum TimeWord {
     Strftime,
 }
 
-fn read_time_format(section: &mut Section<'_>) -> Result<TimeFormat> {
+fn read_time_format(section: &mut Section<'_>, source: Format) -> Result<TimeFormat> {
     let remedy =
         "add `format`: rfc3339, epoch_s, epoch_ms, epoch_us, epoch_ns or strftime; it is never guessed";
     let mut words = vec![("rfc3339", TimeWord::Rfc3339), ("strftime", TimeWord::Strftime)];
     words.extend(EpochUnit::ALL.map(|unit| (unit.name(), TimeWord::Epoch(unit))));
-    let word = section.require("format", remedy)?.choice(&words)?;
+    let word = match section.take("format") {
+        Some(item) => Some(item.choice(&words)?),
+        None if source == Format::Parquet => None,
+        None => Some(section.require("format", remedy)?.choice(&words)?),
+    };
     let (pattern, zone) = (section.take("pattern"), section.take("zone"));
-    if let (true, Some(item)) = (word != TimeWord::Strftime, pattern.as_ref().or(zone.as_ref())) {
+    if let (true, Some(item)) = (word != Some(TimeWord::Strftime), pattern.as_ref().or(zone.as_ref())) {
         return Err(
             item.error("belongs to `format = \"strftime\"`", "remove it, or set `format = \"strftime\"`")
         );
     }
     match word {
-        TimeWord::Rfc3339 => Ok(TimeFormat::Rfc3339),
-        TimeWord::Epoch(unit) => Ok(TimeFormat::Epoch(unit)),
-        TimeWord::Strftime => {
+        None => Ok(TimeFormat::Column),
+        Some(TimeWord::Rfc3339) => Ok(TimeFormat::Rfc3339),
+        Some(TimeWord::Epoch(unit)) => Ok(TimeFormat::Epoch(unit)),
+        Some(TimeWord::Strftime) => {
             let Some(pattern) = pattern else {
                 let remedy = "add `pattern = \"%Y-%m-%d %H:%M:%S\"`";
                 return Err(section.error("source.time: strftime needs a pattern", remedy));

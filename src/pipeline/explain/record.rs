@@ -2,6 +2,8 @@
 //!
 //! Knows no window and no watermark.
 
+use std::borrow::Cow;
+
 use crate::aggregate::Value;
 use crate::event::Datum;
 use crate::inspect::Aggregates;
@@ -48,7 +50,7 @@ pub(super) fn values_of(batch: &EventBatch, index: usize, inputs: &[Input]) -> A
 /// A record that is no event: rejected for a reason, or passed over by a filter.
 pub(super) struct Side<'b> {
     pub(super) line: u64,
-    pub(super) text: &'b [u8],
+    pub(super) text: Cow<'b, [u8]>,
     pub(super) why: Option<(RejectReason, String)>,
 }
 
@@ -59,10 +61,16 @@ pub(super) fn sides_of(block: &Block) -> Vec<Side<'_>> {
             Some(field) => format!("{field}: {}", rejected.detail),
             None => rejected.detail.clone(),
         };
-        Side { line: rejected.record, text: &rejected.text, why: Some((rejected.reason, detail)) }
+        let text = Cow::Borrowed(rejected.text.as_slice());
+        Side { line: rejected.record, text, why: Some((rejected.reason, detail)) }
     });
     let filtered = block.filtered_records.iter().map(|(line, place)| {
-        let text = block.batch.text.get(place.start as usize..place.end as usize).unwrap_or_default();
+        let text = match block.batch.row_text(*line) {
+            Some(row) => Cow::Owned(row),
+            None => Cow::Borrowed(
+                block.batch.text.get(place.start as usize..place.end as usize).unwrap_or_default(),
+            ),
+        };
         Side { line: *line, text, why: None }
     });
     let mut sides: Vec<Side<'_>> = rejected.chain(filtered).collect();

@@ -273,7 +273,7 @@ impl<'a> Replay<'a> {
         let is_rejected = side.why.is_some();
         let counts = &mut self.timeline.counts;
         *(if is_rejected { &mut counts.rejected } else { &mut counts.filtered }) += 1;
-        let concerns = self.spec().reads(source) && self.subject.is_named_in(side.text);
+        let concerns = self.spec().reads(source) && self.subject.is_named_in(&side.text);
         if concerns {
             self.subject.meet();
         }
@@ -281,7 +281,8 @@ impl<'a> Replay<'a> {
             let other = if is_rejected { Other::Rejected } else { Other::Filtered };
             return self.timeline.fold(other, watermark, watermark);
         }
-        let record = RecordFrame { partition: partition.to_owned(), line: side.line, text: shown(side.text) };
+        let record =
+            RecordFrame { partition: partition.to_owned(), line: side.line, text: shown(&side.text) };
         let what = match side.why {
             Some((reason, detail)) => {
                 What::Rejected(RejectedFrame { record, reason: reason.name().to_owned(), detail })
@@ -312,7 +313,7 @@ impl<'a> Replay<'a> {
         };
         self.timeline.counts.duplicates += 1;
         if self.all || concerns || !firings.is_empty() {
-            let text = shown(batch.text_of(index).unwrap_or_default());
+            let text = shown(&batch.text_of(index).unwrap_or_default());
             let record = RecordFrame { partition: partition.to_owned(), line, text };
             self.timeline.push(What::Duplicate(record), before, after);
         } else {

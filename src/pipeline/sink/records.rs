@@ -111,7 +111,7 @@ impl LateSink {
             append_json_watermark(out, event.watermark, times);
             out.extend_from_slice(b",\"late_by_ms\":");
             append_u64(out, event.late_by_ms.unsigned_abs());
-            append_record(out, event.batch.text_of(event.index), self.text);
+            append_record(out, event.batch.text_of(event.index).as_deref(), self.text);
             Ok(())
         })?;
         Ok(())
@@ -135,8 +135,8 @@ pub struct DeadLetter<'a> {
     pub source: &'a str,
     /// 1-based number of the record in its partition.
     pub record: u64,
-    /// Where the record starts, in bytes of uncompressed input.
-    pub byte_offset: u64,
+    /// Where the record starts, in bytes of uncompressed input; `None` where records have no such place.
+    pub byte_offset: Option<u64>,
     /// Stable name of the reason.
     pub reason: &'a str,
     /// The field at fault, when it is one.
@@ -170,7 +170,7 @@ impl DeadLetterSink {
     /// When the disk is in the way; the sink then refuses work.
     pub fn write(&mut self, letter: &DeadLetter<'_>) -> Result<()> {
         self.writer.row(|out| {
-            append_origin(out, b"{\"source\":", letter.source, Some(letter.record), Some(letter.byte_offset));
+            append_origin(out, b"{\"source\":", letter.source, Some(letter.record), letter.byte_offset);
             out.extend_from_slice(b",\"reason\":");
             append_json_text(out, letter.reason);
             out.extend_from_slice(b",\"field\":");

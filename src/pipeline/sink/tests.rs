@@ -480,7 +480,7 @@ fn a_rejected_record_is_kept_with_its_reason_whatever_its_bytes() {
         let letter = DeadLetter {
             source: "a\"b",
             record: 3,
-            byte_offset: 40,
+            byte_offset: Some(40),
             reason: "null_timestamp",
             field: Some("ts"),
             detail: "it is null",

@@ -39,6 +39,28 @@ pub struct Block {
 }
 
 impl Block {
+    /// Where reading would go on if it had ended before event `next`; the block starts at `start`. `None` when there is
+    /// no such event.
+    pub(in crate::pipeline) fn place_before(&self, next: usize, start: Position) -> Option<Position> {
+        let records = self.batch.records.get(next)?.saturating_sub(1);
+        if let Some(span) = self.batch.spans.get(next) {
+            return Some(Position { bytes: start.bytes + u64::from(span.start), records });
+        }
+        // Rows of a block share its part of the file evenly.
+        let (rows, all) = (records.saturating_sub(start.records), self.lines.max(1));
+        let bytes =
+            u128::from(self.position.bytes.saturating_sub(start.bytes)) * u128::from(rows) / u128::from(all);
+        Some(Position { bytes: start.bytes + u64::try_from(bytes).unwrap_or(u64::MAX), records })
+    }
+
+    /// What is left of the block behind a place in it: bytes of text, or rows.
+    pub(in crate::pipeline) fn rest_behind(&self, place: Position) -> u64 {
+        match self.batch.rows {
+            None => self.position.bytes.saturating_sub(place.bytes),
+            Some(_) => self.position.records.saturating_sub(place.records),
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.batch.clear();
         self.rejected.clear();
@@ -55,7 +77,13 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(super) enum Records {
     JsonLines,
-    Csv { delimiter: u8, header: bool, columns: Columns },
+    #[cfg(feature = "parquet")]
+    Parquet,
+    Csv {
+        delimiter: u8,
+        header: bool,
+        columns: Columns,
+    },
 }
 
 /// Parses the text of a block record by record.
@@ -102,6 +130,9 @@ impl<'a> BlockParser<'a> {
     pub(super) fn parse_piece(&mut self, records: &Records) -> usize {
         match records {
             Records::JsonLines => self.parse_lines(self.from),
+            // It is no text.
+            #[cfg(feature = "parquet")]
+            Records::Parquet => self.from,
             Records::Csv { delimiter, columns, .. } => self.parse_rows(self.from, *delimiter, columns),
         }
     }
@@ -111,6 +142,9 @@ impl<'a> BlockParser<'a> {
         let bom = if self.start.bytes == 0 && self.text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         match records {
             Records::JsonLines => self.parse_lines(bom),
+            // It is no text.
+            #[cfg(feature = "parquet")]
+            Records::Parquet => 0,
             Records::Csv { delimiter, header, columns } => {
                 let header = *header && self.start.bytes == 0;
                 let from = match csv::cells(&self.text[bom..], *delimiter) {
@@ -216,7 +250,7 @@ impl<'a> BlockParser<'a> {
     }
 
     fn reject(&mut self, refusal: Refusal, at: usize, end: usize) {
-        let offset = self.start.bytes + at as u64;
+        let offset = Some(self.start.bytes + at as u64);
         self.block.rejected.push(refusal.at(self.line, offset, &self.text[at..end]));
     }
 }

@@ -149,6 +149,8 @@ impl Crew {
         // The first block has the header and a mark of byte order; a quote may hide the end of a line.
         let splits = match records {
             Records::JsonLines => true,
+            #[cfg(feature = "parquet")]
+            Records::Parquet => false,
             Records::Csv { .. } => memchr::memchr(b'"', &text[..end]).is_none(),
         };
         let mut ends = Vec::new();

@@ -153,8 +153,8 @@ fn describe(block: &Block, text_bytes: usize, seen: &mut Vec<String>) {
         records.push((batch.records[index], format!("{event} {:?}", batch.text_of(index))));
     }
     for rejected in &block.rejected {
-        assert!(rejected.byte_offset <= text_bytes as u64);
-        let what = format!("{} {:?} @{}", rejected.reason, rejected.field, rejected.byte_offset);
+        assert!(rejected.byte_offset.is_some_and(|offset| offset <= text_bytes as u64));
+        let what = format!("{} {:?} @{:?}", rejected.reason, rejected.field, rejected.byte_offset);
         records.push((rejected.record, format!("{what} {} {:?}", rejected.detail, rejected.text)));
     }
     for (record, _) in &block.filtered_records {

@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::checkpoint::SourceIdentity;
-use crate::pipeline::config::Compression;
+use crate::pipeline::config::{Compression, Format};
 
 /// A file is recognised by so many of its first bytes.
 const HEAD_BYTES_MAX: u32 = 64 << 10;
@@ -23,8 +23,52 @@ fn identity_of(head: &[u8]) -> SourceIdentity {
     }
 }
 
-/// Reads the identity of the file at `path`, and whether it still begins as `known` says.
-pub(super) fn identify(path: &Path, known: Option<SourceIdentity>) -> io::Result<(SourceIdentity, bool)> {
+/// By what the files of a source are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognition {
+    /// By how they begin, so that they may grow.
+    Head,
+    /// By how they begin and end and how long they are: those of Parquet are written once.
+    Whole,
+}
+
+impl Recognition {
+    pub(super) const fn of(format: Format) -> Self {
+        match format {
+            Format::JsonLines | Format::Csv => Self::Head,
+            Format::Parquet => Self::Whole,
+        }
+    }
+}
+
+/// Reads the identity of the file at `path`, and whether it still is as `known` says.
+pub(super) fn identify(
+    path: &Path,
+    known: Option<SourceIdentity>,
+    by: Recognition,
+) -> io::Result<(SourceIdentity, bool)> {
+    match by {
+        Recognition::Head => identify_by_head(path, known),
+        Recognition::Whole => {
+            let identity = identity_of_whole(&mut File::open(path)?)?;
+            Ok((identity, known.is_none_or(|known| known == identity)))
+        }
+    }
+}
+
+/// The checksum goes on over as many of the last bytes, and over the length.
+fn identity_of_whole(file: &mut File) -> io::Result<SourceIdentity> {
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(HEAD_BYTES_MAX.into()).read_to_end(&mut bytes)?;
+    let head_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    file.seek(SeekFrom::Start(length.saturating_sub(HEAD_BYTES_MAX.into())))?;
+    file.take(HEAD_BYTES_MAX.into()).read_to_end(&mut bytes)?;
+    bytes.extend_from_slice(&length.to_le_bytes());
+    Ok(SourceIdentity { head_bytes, head_crc32: crc32fast::hash(&bytes) })
+}
+
+fn identify_by_head(path: &Path, known: Option<SourceIdentity>) -> io::Result<(SourceIdentity, bool)> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES_MAX.into()).read_to_end(&mut head)?;
     Ok((identity_of(&head), known.is_none_or(|known| begins_as(&head, known))))

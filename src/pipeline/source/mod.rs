@@ -1,10 +1,13 @@
 //! The files of all sources as a stream of parsed blocks: which file is next, where it was left, what its records say.
 //!
 //! [`FileSource`] chooses and resumes; `files` lists, `input` decompresses, `partition` cuts blocks, `crew` shares their
-//! parsing among threads, `json` and `csv` find fields, `row` makes events of them. The order of blocks depends on positions and event times alone, so a
-//! resumed run reads exactly as the uninterrupted one.
+//! parsing among threads, `json` and `csv` find fields, `row` makes events of them; `parquet` reads row groups, and
+//! `columnar` makes events of columns. The order of blocks depends on positions and event times alone, so a resumed run
+//! reads exactly as the uninterrupted one.
 
 mod block;
+#[cfg(feature = "arrow")]
+pub mod columnar;
 mod crew;
 mod csv;
 mod files;
@@ -13,6 +16,8 @@ pub(crate) mod fuzzing;
 mod input;
 mod json;
 mod number;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod partition;
 mod plan;
 mod reject;
@@ -34,6 +39,8 @@ use crate::open_files;
 use crate::operator::{Bounds, Limits as BlockBounds, PartitionId, SourceId};
 use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 
+#[cfg(feature = "parquet")]
+pub use self::parquet::BLOCK_ROWS;
 pub use crate::checkpoint::{Position, SourceIdentity};
 pub use block::Block;
 pub use files::STDIN_NAME;
@@ -107,7 +114,7 @@ pub struct FileSource {
     batches: Option<Batches>,
     leaves_unended: bool,
     crew: Option<Crew>,
-    // The partition, by index, and the bytes of a block that a checkpoint was made in the middle of.
+    // The partition, by index, and the bytes or rows of a block that a checkpoint was made in the middle of.
     rest: Option<(usize, u64)>,
 }
 
@@ -226,12 +233,12 @@ impl FileSource {
         self
     }
 
-    /// Reads the rest of a block first, `bytes` of it, that a checkpoint was made in the middle of: in which order the
+    /// Reads the rest of a block first, `rest` of it (bytes, or rows where they are no text), that a checkpoint was made in the middle of: in which order the
     /// files are read goes on as if it had been read in one piece.
     #[must_use]
-    pub fn with_rest_of_block(mut self, partition: &str, bytes: u64) -> Self {
+    pub fn with_rest_of_block(mut self, partition: &str, rest: u64) -> Self {
         let index = self.partitions.iter().position(|known| known.name == partition && !known.finished);
-        self.rest = index.map(|index| (index, bytes));
+        self.rest = index.map(|index| (index, rest));
         self
     }
 
@@ -243,9 +250,15 @@ impl FileSource {
         for (partition, leader) in self.partitions.iter_mut().zip(leaders) {
             let known = by_name.get(partition.name.as_str()).copied();
             let has_grown = recognise(partition, known)?;
-            let needs_check = matches!(partition.records, Records::Csv { header: true, .. });
+            let needs_check = match partition.records {
+                Records::Csv { header, .. } => header,
+                Records::JsonLines => false,
+                // Columns of other types are refused before anything is read.
+                #[cfg(feature = "parquet")]
+                Records::Parquet => true,
+            };
             if needs_check && !partition.finished && partition.path.is_some() {
-                partition.open(&self.feeds[partition.source].rows.fields, None)?;
+                partition.open(&self.feeds[partition.source].rows, None)?;
                 partition.reader = None;
             }
             let watermark = partition_id(leader);
@@ -289,11 +302,10 @@ impl FileSource {
         let bounds = self.bounds_of(index);
         let partition = &mut self.partitions[index];
         let (source, feed) = (partition.source, &mut self.feeds[partition.source]);
-        partition.leaves_unended =
-            self.leaves_unended && partition.path.is_some() && partition.compression == Compression::None;
+        partition.leaves_unended = self.leaves_unended && partition.path.is_some() && partition.may_grow();
         if partition.reader.is_none() {
             let stdin = if partition.path.is_none() { self.stdin.0.take() } else { None };
-            partition.open(&feed.rows.fields, stdin)?;
+            partition.open(&feed.rows, stdin)?;
         }
         self.blocks += 1;
         partition.last_used = self.blocks;
@@ -438,6 +450,14 @@ fn resume_of(partition: &Partition) -> PartitionResume {
 fn records_of(config: &SourceConfig, fields: &[String]) -> Result<Records> {
     let csv = match (&config.csv, config.format) {
         (Some(csv), Format::Csv) => csv,
+        #[cfg(feature = "parquet")]
+        (_, Format::Parquet) => return Ok(Records::Parquet),
+        #[cfg(not(feature = "parquet"))]
+        (_, Format::Parquet) => {
+            let message = format!("{}: this build reads no Parquet", config.declared_at);
+            return Err(Error::new(ErrorKind::Invalid, message)
+                .with_remedy("build it with `--features parquet`, which is on unless turned off"));
+        }
         _ => return Ok(Records::JsonLines),
     };
     let mut columns = Columns::default();
@@ -458,7 +478,8 @@ fn refuse_renamed(
     let is_new = |partition: &&Partition| resume.iter().all(|known| known.name != partition.name);
     for partition in partitions.iter().filter(is_new) {
         let Some(path) = &partition.path else { continue };
-        let (found, _) = input::identify(path, None).map_err(|error| partition.unreadable(error))?;
+        let (found, _) = input::identify(path, None, partition.recognition())
+            .map_err(|error| partition.unreadable(error))?;
         if found == identity {
             let message = format!(
                 "an input file has another name than when it was read: was={} is={}",
@@ -516,13 +537,14 @@ fn recognise(partition: &mut Partition, known: Option<&PartitionResume>) -> Resu
     };
     // Of a file that was not read yet nothing can have changed.
     let expected = partition.identity.filter(|_| partition.position.bytes > 0);
-    let (identity, same) = input::identify(&path, expected).map_err(|error| partition.unreadable(error))?;
+    let (identity, same) = input::identify(&path, expected, partition.recognition())
+        .map_err(|error| partition.unreadable(error))?;
     if !same {
         return Err(partition.replaced());
     }
     // A file that was short when it was first opened goes on being known by the little that there was.
     partition.identity = expected.or(Some(identity));
-    if partition.compression != Compression::None {
+    if !partition.may_grow() {
         return Ok(false);
     }
     let length = path.metadata().map_err(|error| partition.unreadable(error))?.len();

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use super::block::{Block, BlockParser, Records};
 use super::crew::{Crew, Whole};
 use super::csv;
-use super::input::{self, Input, TextReader, identify_stream};
+use super::input::{self, Input, Recognition, TextReader, identify_stream};
+#[cfg(feature = "parquet")]
+use super::parquet::{BLOCK_ROWS, RowFile};
 use super::reject::{Refusal, RejectReason};
 use super::row::RowReader;
 use crate::checkpoint::Position;
@@ -36,13 +38,21 @@ pub(super) struct Partition {
     pub(super) finished: bool,
     pub(super) max_time: Option<EventTime>,
     pub(super) records: Records,
-    pub(super) reader: Option<TextReader>,
+    pub(super) reader: Option<Opened>,
     /// Reading goes on within a line that was counted already: the file ended there, and has grown since.
     pub(super) mid_line: bool,
     /// The file may be written to while it is read: a last line without its end stays unread.
     pub(super) leaves_unended: bool,
     /// Number of the block that was read last, for closing the file that waited longest.
     pub(super) last_used: u64,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Text(TextReader),
+    #[cfg(feature = "parquet")]
+    Rows(Box<RowFile>),
 }
 
 /// Sizes, so that tests can cut finely.
@@ -57,7 +67,7 @@ pub(super) struct Limits {
 pub(super) struct Wanted {
     /// After so many lines.
     pub(super) lines_max: Option<u64>,
-    /// After exactly so many bytes, instead of those of an ordinary block.
+    /// After exactly so many bytes, or rows, instead of those of an ordinary block.
     pub(super) exact: Option<usize>,
 }
 
@@ -70,9 +80,18 @@ pub(super) struct Parsers<'a> {
 }
 
 impl Partition {
-    /// Opens the file where reading goes on. `fields` are those that a CSV header must name.
-    pub(super) fn open(&mut self, fields: &[String], stdin: Option<Box<dyn Read + Send>>) -> Result<()> {
+    /// Opens the file where reading goes on. It must have the columns of which `rows` are made, if it has columns.
+    pub(super) fn open(&mut self, rows: &RowReader, stdin: Option<Box<dyn Read + Send>>) -> Result<()> {
         if self.reader.is_some() {
+            return Ok(());
+        }
+        #[cfg(feature = "parquet")]
+        if let (Records::Parquet, Some(path)) = (&self.records, &self.path) {
+            let file = RowFile::open(path, rows.plan())?;
+            if file.rows() < self.position.records {
+                return Err(self.shorter());
+            }
+            self.reader = Some(Opened::Rows(Box::new(file)));
             return Ok(());
         }
         let (input, eager) = match (&self.path, stdin) {
@@ -81,7 +100,7 @@ impl Partition {
             (None, None) => (Err(io::Error::other("standard input was taken already")), true),
         };
         let mut reader = TextReader::new(input.map_err(|error| self.unreadable(error))?, eager);
-        self.read_header(&mut reader, fields)?;
+        self.read_header(&mut reader, &rows.fields)?;
         if self.position.bytes > 0 {
             match reader.move_to(self.position.bytes) {
                 Ok(true) => {}
@@ -94,7 +113,7 @@ impl Partition {
                 self.mid_line = !starts.map_err(|error| self.unreadable(error))?;
             }
         }
-        self.reader = Some(reader);
+        self.reader = Some(Opened::Text(reader));
         Ok(())
     }
 
@@ -139,9 +158,44 @@ impl Partition {
         limits: Limits,
         wanted: Wanted,
     ) -> Result<()> {
-        let Some(mut reader) = self.reader.take() else {
-            return Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name)));
-        };
+        match self.reader.take() {
+            Some(Opened::Text(reader)) => self.next_text(reader, parsers, block, limits, wanted),
+            #[cfg(feature = "parquet")]
+            Some(Opened::Rows(file)) => self.next_rows(file, parsers.rows, block, wanted),
+            None => Err(Error::new(ErrorKind::Bug, format!("partition is not open: name={}", self.name))),
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    fn next_rows(
+        &mut self,
+        mut file: Box<RowFile>,
+        rows: &RowReader,
+        block: &mut Block,
+        wanted: Wanted,
+    ) -> Result<()> {
+        file.set_limits(rows.limits());
+        let lines_max = wanted.lines_max.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
+        let rows_max = wanted.exact.into_iter().chain(lines_max).fold(BLOCK_ROWS, usize::min);
+        let before = self.position.records;
+        let read = file.read(before, rows_max, block);
+        let read = read.inspect_err(|_| block.clear())? as u64;
+        let records = before + read;
+        self.position = Position { bytes: file.bytes_at(records), records };
+        block.end_of_partition = records >= file.rows();
+        self.end_block(block, read);
+        self.reader = (!self.finished).then_some(Opened::Rows(file));
+        Ok(())
+    }
+
+    fn next_text(
+        &mut self,
+        mut reader: TextReader,
+        parsers: Parsers<'_>,
+        block: &mut Block,
+        limits: Limits,
+        wanted: Wanted,
+    ) -> Result<()> {
         let mid_line = std::mem::take(&mut self.mid_line);
         if mid_line {
             self.position.records = self.position.records.saturating_sub(1);
@@ -187,7 +241,7 @@ impl Partition {
                 let message = error.to_string();
                 reader.failure = Some(io::Error::new(kind, message.clone()));
                 reader.give_back(&text);
-                self.reader = Some(reader);
+                self.reader = Some(Opened::Text(reader));
                 return Err(self.failed(io::Error::new(kind, message)));
             }
             if text.len() >= limits.record_bytes {
@@ -199,18 +253,24 @@ impl Partition {
             }
         }
         block.batch.text = text;
-        block.lines = self.position.records.saturating_sub(before.records);
+        let lines = self.position.records.saturating_sub(before.records);
         if mid_line && self.position == before {
             // The rest of that line is still not there.
             self.position.records += 1;
             self.mid_line = true;
         }
+        self.end_block(block, lines);
+        self.reader = if self.finished { None } else { Some(Opened::Text(reader)) };
+        Ok(())
+    }
+
+    /// Notes where a block of so many lines ends, and how far its events have come.
+    fn end_block(&mut self, block: &mut Block, lines: u64) {
+        block.lines = lines;
         block.position = self.position;
         self.finished = block.end_of_partition;
         let latest = block.batch.times.iter().copied().max().map(EventTime::from_millis);
         self.max_time = self.max_time.max(latest);
-        self.reader = if self.finished { None } else { Some(reader) };
-        Ok(())
     }
 
     /// Moves the position behind `text`.
@@ -244,7 +304,7 @@ impl Partition {
             )
         };
         let refusal = Refusal::record(reason, detail);
-        block.rejected.push(refusal.at(start.records + 1, start.bytes, &text[..line]));
+        block.rejected.push(refusal.at(start.records + 1, Some(start.bytes), &text[..line]));
         let mut passed = 0;
         let mut complete = false;
         loop {
@@ -268,6 +328,20 @@ impl Partition {
         self.position = Position { bytes: start.bytes + passed, records: start.records + 1 };
         block.end_of_partition = complete;
         Ok(())
+    }
+
+    /// True for a file that may be written to after it was read.
+    pub(super) fn may_grow(&self) -> bool {
+        self.compression == Compression::None && self.recognition() == Recognition::Head
+    }
+
+    /// By what its file is recognised.
+    pub(super) const fn recognition(&self) -> Recognition {
+        match self.records {
+            #[cfg(feature = "parquet")]
+            Records::Parquet => Recognition::Whole,
+            Records::JsonLines | Records::Csv { .. } => Recognition::Head,
+        }
     }
 
     pub(super) fn unreadable(&self, error: io::Error) -> Error {

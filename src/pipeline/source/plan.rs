@@ -4,8 +4,8 @@
 
 use crate::event_time::Windows;
 use crate::pipeline::config::{
-    Filter, InputType, JoinConfig, KeyField, PipelineConfig, SelectedField, TimeConfig, WatermarkStrategy,
-    WindowConfig,
+    Filter, InputType, JoinConfig, KeyField, KeyType, PipelineConfig, SelectedField, TimeBounds, TimeConfig,
+    TimeFormat, WatermarkStrategy, WindowConfig,
 };
 
 /// What is taken from each record.
@@ -57,6 +57,52 @@ pub struct EventColumns {
 }
 
 impl ParsePlan {
+    /// A plan that takes the event time and nothing else, for programs that feed a store by themselves.
+    #[must_use]
+    pub fn new(time_field: &str, format: TimeFormat) -> Self {
+        let time = TimeConfig { field: time_field.to_owned(), format, bounds: TimeBounds::default() };
+        Self {
+            time,
+            keys: Vec::new(),
+            values: Vec::new(),
+            reads_key: Vec::new(),
+            reads_value: Vec::new(),
+            punctuation: None,
+            filters: Vec::new(),
+            windows: Vec::new(),
+        }
+    }
+
+    /// Takes a key of these fields as text: the next key column of a batch.
+    #[must_use]
+    pub fn key(self, fields: &[&str]) -> Self {
+        let part = |field: &&str| KeyField { field: (*field).to_owned(), key_type: KeyType::Text };
+        self.typed_key(fields.iter().map(part).collect())
+    }
+
+    /// As [`ParsePlan::key`], with the types of the fields.
+    #[must_use]
+    pub fn typed_key(mut self, key: Vec<KeyField>) -> Self {
+        self.keys.push(key);
+        self.reads_key.push(true);
+        self
+    }
+
+    /// Takes a value: the next value column of a batch.
+    #[must_use]
+    pub fn value(mut self, field: &str, input: InputType) -> Self {
+        self.values.push(ValueField { field: field.to_owned(), input: Some(input) });
+        self.reads_value.push(true);
+        self
+    }
+
+    /// Passes over rows that fail this condition, and any other.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filters.push(filter);
+        self
+    }
+
     /// What the joins of a pipeline read, and the deduplication of its sources.
     #[must_use]
     pub fn of_events(config: &PipelineConfig) -> EventColumns {

@@ -141,8 +141,8 @@ pub struct Rejected {
     pub record: u64,
     /// Lines that it takes up, at least 1.
     pub lines: u64,
-    /// Where it starts, in bytes of the decompressed input.
-    pub byte_offset: u64,
+    /// Where it starts, in bytes of the decompressed input; `None` where records have no such place.
+    pub byte_offset: Option<u64>,
     /// Why.
     pub reason: RejectReason,
     /// The field at fault, when there is one.
@@ -173,7 +173,7 @@ impl Refusal {
     }
 
     /// The refused record at its place.
-    pub(super) fn at(self, record: u64, byte_offset: u64, text: &[u8]) -> Rejected {
+    pub(super) fn at(self, record: u64, byte_offset: Option<u64>, text: &[u8]) -> Rejected {
         let Self { reason, field, mut detail } = self;
         let lines = memchr::memchr_iter(b'\n', text).count() as u64 + 1;
         if lines > 1 {

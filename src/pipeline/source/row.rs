@@ -81,6 +81,24 @@ impl RowReader {
         }
     }
 
+    /// As [`RowReader::new`], for records whose times have a type: they are read by these, from slots of their own behind
+    /// those of the fields.
+    #[cfg(feature = "arrow")]
+    pub(super) fn with_times(plan: ParsePlan, time: TimeReader, punctuation: Option<TimeReader>) -> Self {
+        let mut reader = Self::new(plan);
+        reader.time_slot = reader.fields.len();
+        reader.time = time.within(reader.plan.windows.clone());
+        reader.punctuation = punctuation.map(|punctuation| (reader.time_slot + 1, punctuation));
+        reader.tokens.resize(reader.fields.len() + 2, Token::ABSENT);
+        reader
+    }
+
+    /// What is taken of each record.
+    #[cfg(feature = "arrow")]
+    pub(super) fn plan(&self) -> &ParsePlan {
+        &self.plan
+    }
+
     /// Takes the bounds for the records to come. A watermark may be as early as it likes.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.time.set_limits(limits);
@@ -92,6 +110,12 @@ impl RowReader {
     /// Takes the bounds that another reader of the same plan has.
     pub(super) fn take_limits(&mut self, from: &Self) {
         self.set_limits(from.time.limits());
+    }
+
+    /// The bounds that were taken last.
+    #[cfg(feature = "parquet")]
+    pub(super) fn limits(&self) -> Limits {
+        self.time.limits()
     }
 
     /// Gives a batch the columns of the plan.
@@ -368,7 +392,7 @@ fn number_of(field: &str, kind: Kind, raw: &[u8]) -> Result<Bound, Refusal> {
 }
 
 /// Integers are compared exactly, others by their nearest floats. Both sides are finite.
-fn compare(left: Bound, right: Bound) -> std::cmp::Ordering {
+pub(super) fn compare(left: Bound, right: Bound) -> std::cmp::Ordering {
     match (left, right) {
         (Bound::Int(left), Bound::Int(right)) => left.cmp(&right),
         _ => left.as_float().partial_cmp(&right.as_float()).unwrap_or(std::cmp::Ordering::Less),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::input::Recognition;
 use super::{PartitionResume, Position, files, input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::config::SourceConfig;
@@ -28,7 +29,8 @@ pub struct Survey {
 pub fn survey(configs: &[SourceConfig], resume: &[PartitionResume]) -> Result<Survey> {
     let mut there = BTreeMap::new();
     for config in configs {
-        there.extend(files::list(config)?.into_iter().map(|file| (file.name, file.path)));
+        let by = Recognition::of(config.format);
+        there.extend(files::list(config)?.into_iter().map(|file| (file.name, (file.path, by))));
     }
     let known: BTreeSet<&str> = resume.iter().map(|known| known.name.as_str()).collect();
     let mut new: BTreeMap<String, _> = there.clone();
@@ -51,13 +53,14 @@ pub fn survey(configs: &[SourceConfig], resume: &[PartitionResume]) -> Result<Su
 /// The one new file that begins as the partition did.
 fn same_head(
     known: &PartitionResume,
-    new: &BTreeMap<String, Option<std::path::PathBuf>>,
+    new: &BTreeMap<String, (Option<std::path::PathBuf>, Recognition)>,
 ) -> Result<Option<String>> {
     let Some(identity) = known.identity.filter(|identity| identity.head_bytes > 0) else { return Ok(None) };
     let mut found = None;
-    for (name, path) in new {
+    for (name, (path, by)) in new {
         let Some(path) = path else { continue };
-        let (_, same) = input::identify(path, Some(identity)).map_err(|error| unreadable(path, error))?;
+        let (_, same) =
+            input::identify(path, Some(identity), *by).map_err(|error| unreadable(path, error))?;
         if same && found.replace(name.clone()).is_some() {
             // Two files begin alike: which of them it is, only a person can say.
             return Ok(None);

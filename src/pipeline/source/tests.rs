@@ -72,14 +72,15 @@ fn describe(source: &FileSource, block: &Block, seen: &mut Vec<String>) {
     for index in 0..batch.len() {
         let key = String::from_utf8_lossy(batch.keys[0].get(index)).into_owned();
         let values: Vec<String> = batch.values.iter().map(|column| shown(column, index)).collect();
-        let text = String::from_utf8_lossy(batch.text_of(index).unwrap());
+        let text = batch.text_of(index).unwrap();
+        let text = String::from_utf8_lossy(&text);
         let event = format!("{} {key:?} {} <{text}>", batch.times[index], values.join(","));
         records.push((batch.records[index], event));
     }
     for rejected in &block.rejected {
         let field = rejected.field.as_deref().unwrap_or("-");
         let text = String::from_utf8_lossy(&rejected.text);
-        let offset = rejected.byte_offset;
+        let offset = rejected.byte_offset.unwrap();
         records.push((rejected.record, format!("{} {field} @{offset} <{text}>", rejected.reason)));
     }
     records.sort();

@@ -17,6 +17,9 @@ use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 /// Years that a time without configured bounds is compared with when another unit is suggested: 1990 to 2100.
 const PLAUSIBLE_MS: std::ops::Range<i64> = 631_152_000_000..4_102_444_800_000;
 
+/// Only times further than this from the epoch, in milliseconds, can have a window that reaches past the end of time.
+const FAR_OUT: u64 = u64::MAX / 8;
+
 /// Reads event times.
 #[derive(Clone, Debug)]
 pub(super) struct TimeReader {
@@ -25,11 +28,13 @@ pub(super) struct TimeReader {
     limits: Limits,
     /// Windows that a time must fit into.
     windows: Vec<Windows>,
+    /// The unit is what a column says of itself, so no other one is suggested.
+    unit_is_certain: bool,
 }
 
 impl TimeReader {
     pub(super) fn new(config: TimeConfig) -> Self {
-        Self { config, limits: Limits::NONE, windows: Vec::new() }
+        Self { config, limits: Limits::NONE, windows: Vec::new(), unit_is_certain: false }
     }
 
     /// Refuses times for which one of `windows` would reach past the end of time. Such a time moves nothing, neither
@@ -41,6 +46,27 @@ impl TimeReader {
     /// The bounds for the records to come.
     pub(super) const fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Reads numbers of this unit, which the type of their column says.
+    #[cfg(feature = "arrow")]
+    pub(super) fn of_column(config: TimeConfig, unit: EpochUnit) -> Self {
+        let config = TimeConfig { format: TimeFormat::Epoch(unit), ..config };
+        Self { unit_is_certain: true, ..Self::new(config) }
+    }
+
+    /// How times are written.
+    #[cfg(feature = "arrow")]
+    pub(super) fn format(&self) -> &TimeFormat {
+        &self.config.format
+    }
+
+    /// True when every time from `earliest` to `latest` is certain to be an event's.
+    #[cfg(feature = "arrow")]
+    pub(super) fn believes_all(&self, earliest: i64, latest: i64) -> bool {
+        let (from, to) = self.limits.range();
+        let near = |millis: i64| millis.unsigned_abs() <= FAR_OUT || self.windows.is_empty();
+        near(earliest) && near(latest) && from.as_millis() <= earliest && latest <= to.as_millis()
     }
 
     /// Takes the bounds for the records to come.
@@ -100,7 +126,8 @@ impl TimeReader {
             return Err(self.unparsable(token.raw(text), "holds half a surrogate pair"));
         };
         match &self.config.format {
-            TimeFormat::Rfc3339 => match rfc3339::millis(text) {
+            // A row that was no text is written as one with such times.
+            TimeFormat::Rfc3339 | TimeFormat::Column => match rfc3339::millis(text) {
                 Some(millis) => Ok(millis),
                 None => by_library(text)
                     .map_err(|error| self.unparsable(text, format!("is not RFC 3339: {error}"))),
@@ -144,7 +171,7 @@ impl TimeReader {
     fn check(&self, millis: i64, text: &[u8]) -> Result<i64, Refusal> {
         let time = EventTime::from_millis(millis);
         // Only far out can a window's bounds leave the range; nearer times need not be tried.
-        let far_out = millis.unsigned_abs() > u64::MAX / 8;
+        let far_out = millis.unsigned_abs() > FAR_OUT;
         if far_out && self.windows.iter().any(|windows| !windows.reaches(time)) {
             let detail = format!("no window can hold {millis} ms");
             return Err(self.refuse(RejectReason::TimestampOutOfRange, detail + &self.other_unit(text)));
@@ -163,6 +190,9 @@ impl TimeReader {
         else {
             return String::new();
         };
+        if self.unit_is_certain {
+            return String::new();
+        }
         let (from, to) = self.limits.range();
         let low = if from == EventTime::MIN { PLAUSIBLE_MS.start } else { from.as_millis() };
         let high = if to == EventTime::MAX { PLAUSIBLE_MS.end } else { to.as_millis() };
@@ -177,7 +207,7 @@ impl TimeReader {
 }
 
 /// Milliseconds of a whole number of units, rounded down; `None` when they do not fit.
-fn to_millis(value: i64, unit: EpochUnit) -> Option<i64> {
+pub(super) fn to_millis(value: i64, unit: EpochUnit) -> Option<i64> {
     match unit {
         EpochUnit::Seconds => value.checked_mul(1_000),
         EpochUnit::Millis => Some(value),

@@ -19,7 +19,9 @@ use crate::operator::{
     WindowOperator,
 };
 use crate::pipeline::assemble;
-use crate::pipeline::config::{Compression, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig};
+use crate::pipeline::config::{
+    Compression, Format, PipelineConfig, SourceConfig, WatermarkStrategy, WindowConfig,
+};
 use crate::pipeline::finished::row::{
     Fields, Identity, JsonText, Part, Row, time as time_of, window as window_of,
 };
@@ -201,6 +203,10 @@ pub(super) fn only_stdin(source: &SourceConfig) -> SourceConfig {
     let mut source = source.clone();
     source.patterns = vec![PathBuf::from(STDIN_NAME)];
     source.compression = Some(Compression::None);
+    if source.format == Format::Parquet {
+        // Its rows were written down as JSON.
+        source.format = Format::JsonLines;
+    }
     source.watermark.strategy = WatermarkStrategy::None;
     source
 }
