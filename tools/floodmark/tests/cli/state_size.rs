@@ -65,7 +65,8 @@ fn open_panes_grow_with_the_delay_late_events_become_fewer_and_the_model_says_ho
             // Fifty keys are few: at no delay there are 25 panes, and one key more or less shows.
             assert_within(number(row, "open_panes_mean"), number(row, "open_panes_mean_model"), 0.08, row);
             assert_eq!(case["measured"]["late"].to_string(), row["late"], "CSV and JSON say the same");
-            assert_eq!(number(row, "events"), 9_600.0, "a day of 400 events an hour");
+            // A day of 400 events an hour, from the look on that lies around its beginning.
+            assert!((9_600.0..=9_602.0).contains(&number(row, "events")), "{row:?}");
         }
         let late = |index: usize| number(&delays[index], "late_share");
         if delays[0]["profile"] == "none" {
