@@ -111,6 +111,7 @@ impl Validity {
         self.present.push(present);
     }
 
+    #[cfg(feature = "arrow")]
     fn mark_absent(&mut self, index: usize) {
         if self.present.len() <= index {
             self.present.resize(index + 1, true);
@@ -279,6 +280,7 @@ impl ValueColumn {
     }
 
     /// Makes the value at `index` null; there has to be one.
+    #[cfg(feature = "arrow")]
     pub(crate) fn make_null(&mut self, index: usize) {
         match self {
             Self::Int { values, .. } | Self::Decimal { values, .. } => values[index] = 0,
