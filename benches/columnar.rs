@@ -105,7 +105,7 @@ fn store(directory: &std::path::Path) -> Outcome<(WindowStore, PartitionId)> {
     let mut store = WindowStore::builder("bench")
         .window(OperatorSpec::new("bench", minute, &["key"], aggregates))
         .delay(Span::from_millis(5_000).ok_or("negative")?)
-        .open(&directory.join("state"))?;
+        .open(directory.join("state"))?;
     let (partition, _) = store.partition("batches", SourceIdentity::default())?;
     Ok((store, partition))
 }
@@ -150,8 +150,11 @@ impl Fed {
     }
 }
 
+/// Count, sum, min and max of each key.
+type Panes = HashMap<Box<str>, (u64, i64, i64, i64)>;
+
 fn by_map(batches: &[RecordBatch]) -> Outcome<u64> {
-    let mut windows: HashMap<i64, HashMap<Box<str>, (u64, i64, i64, i64)>> = HashMap::new();
+    let mut windows: HashMap<i64, Panes> = HashMap::new();
     for batch in batches {
         let times = batch.column(0).as_primitive::<TimestampMillisecondType>().values();
         let keys = batch.column(1).as_string::<i32>();

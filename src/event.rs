@@ -129,6 +129,7 @@ impl Validity {
         self.present.resize(index + rows, true);
     }
 
+    #[cfg(feature = "arrow")]
     fn mark_absent(&mut self, index: usize) {
         if self.present.len() <= index {
             self.present.resize(index + 1, true);
@@ -297,6 +298,7 @@ impl ValueColumn {
     }
 
     /// Makes the value at `index` null; there has to be one.
+    #[cfg(feature = "arrow")]
     pub(crate) fn make_null(&mut self, index: usize) {
         match self {
             Self::Int { values, .. } | Self::Decimal { values, .. } => values[index] = 0,

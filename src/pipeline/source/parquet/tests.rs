@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
@@ -99,7 +100,7 @@ fn a_file_with_a_flipped_byte_is_read_or_refused_with_a_remedy() {
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        std::fs::write(file.path(), &bytes).unwrap();
+        file.reopen().unwrap().write_all(&bytes).unwrap();
         let error = match RowFile::open(file.path(), &plan()) {
             Err(error) => {
                 refused += 1;

@@ -288,7 +288,10 @@ fn a_file_that_was_written_anew_is_not_the_one_that_was_read() {
 
 #[test]
 fn explain_check_and_reapply_know_rows() {
-    let site = Site::in_memory(&pipeline("rows.parquet", "", NEVER));
+    let site = Site::in_memory(
+        // Of the first of something late events cannot be part any more.
+        &pipeline("rows.parquet", "", NEVER).replace("function = \"first\"", "function = \"max\""),
+    );
     let events = events(5_000);
     site.write("rows.parquet", as_parquet(&events, 5_000));
     let (_, outputs) = site.complete(&[]);
@@ -312,8 +315,9 @@ fn explain_check_and_reapply_know_rows() {
     }
     let reapplied = Ended::of(reapply.output().unwrap());
     assert_eq!(reapplied.code, Some(0), "{}", reapplied.stderr);
-    let counted: u64 = fs::read_dir(site.path("merged"))
-        .unwrap()
+    let parts = fs::read_dir(site.path("merged")).unwrap();
+    let counted: u64 = parts
+        .filter(|part| part.as_ref().unwrap().file_name().to_str().unwrap().starts_with("part-"))
         .flat_map(|part| {
             fs::read_to_string(part.unwrap().path()).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
         })
