@@ -241,7 +241,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     (
         "path = \"../data/flights*.jsonl.zst\"",
         "path = \"a.jsonl\"\ncsv = { delimiter = \";\" }",
-        "no effect on JSON lines",
+        "no effect here",
         "csv",
     ),
     (

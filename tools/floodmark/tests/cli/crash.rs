@@ -383,7 +383,7 @@ fn terminate_twice(mut running: Running) -> Option<i32> {
     running.wait().code
 }
 
-/// A pause of the input over which thirty windows of five thousand keys stay open, between other records of all kinds.
+/// A pause of the input over which sixty windows of five thousand keys stay open, between other records of all kinds.
 fn a_long_pause() -> Vec<u8> {
     let mut text = String::new();
     let mut record = |minute: u32, key: u32| {
@@ -393,7 +393,7 @@ fn a_long_pause() -> Vec<u8> {
             text.push_str(&format!("{{\"sched_dep\":\"no time {minute} {key}\n"));
         }
     };
-    (0..7_500).for_each(|key| (0..30).for_each(|minute| record(minute, key)));
+    (0..7_500).for_each(|key| (0..60).for_each(|minute| record(minute, key)));
     // Late for most of them, and then time goes on.
     record(1_200, 1);
     (0..2_000).for_each(|key| record(20 + key % 3, key));
@@ -418,7 +418,7 @@ output = { path = "out/minutes", metadata = true }
     site.write("pause.jsonl", a_long_pause());
     let (summary, straight) = site.complete(&["--quiet"]);
     assert!(straight.bytes("late") > 0 && straight.bytes("rejected") > 0, "{summary}");
-    assert_eq!(straight.rows("minutes").len(), 30 * 5_000 + 1 + 1_333, "{summary}");
+    assert_eq!(straight.rows("minutes").len(), 60 * 5_000 + 1 + 1_333, "{summary}");
     let mut in_the_middle = 0;
     for nth in 1.. {
         site.reset();
