@@ -241,8 +241,20 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     (
         "path = \"../data/flights*.jsonl.zst\"",
         "path = \"a.jsonl\"\ncsv = { delimiter = \";\" }",
-        "no effect here",
+        "is about CSV and has no effect here",
         "csv",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = \"a.parquet\"\ncompression = \"zstd\"",
+        "has no effect on Parquet",
+        "remove it",
+    ),
+    (
+        "path = \"../data/flights*.jsonl.zst\"",
+        "path = \"-\"\nformat = \"parquet\"",
+        "Parquet cannot be read from standard input",
+        "name files",
     ),
     (
         "path = \"../data/flights*.jsonl.zst\"",
