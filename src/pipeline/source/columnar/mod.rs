@@ -1,10 +1,10 @@
 //! Events out of Arrow record batches, column by column.
 //!
-//! What a row means is what it would mean as a line of JSON, and `row` alone says that: the few rows of a batch
-//! that may be refused, and those that only it can judge, are written as JSON and go the way of a line. All others, in
-//! runs as long as they get, are copied column by column by `plain`, which has found beforehand that nothing is to be said
-//! about them. `shape` settles what a column may be taken for, `cells` brings Arrow's types to a handful, `render` is how
-//! a row reads.
+//! What a row means is what it would mean as a line of JSON, and the module `row` beside this one alone says that: the
+//! few rows of a batch that may be refused, and those that only it can judge, are written as JSON and go the way of a
+//! line. All others, in runs as long as they get, are copied column by column by `plain`, which has found beforehand that
+//! nothing is to be said about them. `shape` settles what a column may be taken for, `cells` brings Arrow's types to a
+//! handful, `render` is how a row reads.
 //!
 //! ```
 //! use std::sync::Arc;
