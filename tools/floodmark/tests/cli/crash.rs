@@ -394,6 +394,8 @@ fn a_long_pause() -> Vec<u8> {
         }
     };
     (0..7_500).for_each(|key| (0..60).for_each(|minute| record(minute, key)));
+    // A while in which no pane changes, so that no large checkpoint is on its way when the firing begins.
+    (0..200_000).for_each(|_| record(59, 3));
     // Late for most of them, and then time goes on.
     record(1_200, 1);
     (0..2_000).for_each(|key| record(20 + key % 3, key));
