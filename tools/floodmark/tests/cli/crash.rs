@@ -202,8 +202,7 @@ fn flights_by_route_and_aircraft_survive_kills_at_any_moment() {
 #[test]
 fn a_fault_at_every_point_leaves_nothing_lost_and_nothing_doubled() {
     let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
-    let (summary, straight) = site.complete(&["--quiet"]);
-    assert!(summary["checkpoints"]["count"].as_u64().unwrap() >= 3, "too few checkpoints: {summary}");
+    let (_, straight) = site.complete(&["--quiet"]);
     for point in fault::POINTS {
         for (action, nth) in [("kill", 1), ("kill", 3), ("error", 1), ("error", 3)] {
             let fault = format!("{point}:{action}:{nth}");

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use self::server::Server;
 use crate::examples::Examples;
-use crate::support::{Ended, Random, Running, Site, flights_sample, wait_until};
+use crate::support::{Ended, Random, Running, Site, ever_slower, flights_sample, wait_until};
 
 const SIGKILL: i32 = 9;
 const ENV: &str = "FLOODMARK_TEST_DATABASE";
@@ -243,7 +243,10 @@ fn a_fault_at_every_step_of_a_table_leaves_nothing_lost_and_nothing_doubled() {
         for (action, nth) in [("kill", 1), ("kill", 4), ("error", 2)] {
             let fault = format!("{point}:{action}:{nth}");
             tables.reset();
-            let ended = Ended::of(tables.command(&[]).env("FLOODMARK_FAULT", &fault).output().unwrap());
+            let run = |arguments: &[&str]| {
+                Ended::of(tables.command(arguments).env("FLOODMARK_FAULT", &fault).output().unwrap())
+            };
+            let ended = ever_slower(run, || tables.reset());
             match action {
                 "kill" => assert_eq!(ended.signal, Some(SIGKILL), "{fault} was not passed: {}", ended.stderr),
                 _ => {
