@@ -1,4 +1,5 @@
-//! The pure part of the engine: (events, watermark) → effects. It knows no disk, no clock and no thread.
+//! The pure part of the engine: (events, watermark) → effects. It knows no disk and no clock, and
+//! no threads but the [`Workers`] it is given.
 //!
 //! [`WatermarkTracker`] turns the events of all partitions into one watermark; a [`WindowOperator`] assigns events
 //! to windows, keeps the panes of open windows in memory, and fires them. Panes that were moved out of memory are
@@ -14,9 +15,11 @@ mod fire;
 mod join;
 mod marks;
 mod spec;
+mod step;
 mod table;
 mod watermark;
 mod window;
+mod workers;
 
 pub use crate::event::{EventBatch, KeyColumn, PartitionId, SourceId, Validity, ValueColumn};
 pub use batch::BatchWatermark;
@@ -35,3 +38,4 @@ pub use watermark::{
     Strategy, WatermarkTracker,
 };
 pub use window::{Ends, OpenWindow, SpillKind, Spilled, WindowOperator};
+pub use workers::Workers;

@@ -38,6 +38,7 @@ pub(super) fn store(config: &PipelineConfig, operators: Vec<OperatorSpec>) -> Wi
         .policy(config.watermark.policy)
         .idle_advance(config.watermark.idle_advance.map(duration))
         .memory_bytes(usize::try_from(config.state.memory_bytes).unwrap_or(usize::MAX))
+        .workers(config.state.workers.unwrap_or(1))
         .verify_every(config.checkpoint.verify_every)
         .retain(NonZeroU32::new(config.checkpoint.retain).unwrap_or(NonZeroU32::MIN));
     let builder = sources(config).fold(builder, WindowStoreBuilder::source);

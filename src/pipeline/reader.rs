@@ -24,6 +24,11 @@ pub(super) enum Next {
 /// Threads that help to parse, at most: with more, cutting blocks and taking them up is the slower part.
 const HELPERS_MAX: usize = 3;
 
+/// Cores that the process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
 /// The task's end of the reading thread.
 pub(super) struct Reader {
     blocks: Receiver<Result<Block>>,
@@ -36,8 +41,7 @@ impl Reader {
     /// Starts the thread. It ends with the input, at the first error, or when this is dropped; one that waits for
     /// standard input is left behind.
     pub(super) fn start(source: FileSource) -> Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut source = source.with_helpers((cores - 1).min(HELPERS_MAX))?;
+        let mut source = source.with_helpers((cores() - 1).min(HELPERS_MAX))?;
         let (sender, blocks) = sync_channel(BLOCKS_AHEAD);
         let (spent, recycled) = sync_channel::<Block>(BLOCKS_AHEAD + 1);
         let run = move || {

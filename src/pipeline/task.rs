@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::assemble::{self, duration};
 use super::config::{PipelineConfig, SourceConfig, TimeDomain, WindowConfig};
 use super::outputs::{self, Outputs};
-use super::reader::{Next, Reader};
+use super::reader::{self, Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
 use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME, check_columns};
@@ -622,6 +622,7 @@ pub(super) fn store_builder(
 ) -> Result<WindowStoreBuilder> {
     Ok(assemble::store(config, operators)
         .restore_at(options.restore_at)
+        .workers(config.state.workers.unwrap_or_else(reader::cores))
         .firing_step_rows(STEP_ROWS)
         .allow_dropped(options.allow_dropped)
         .repository(assemble::repository(config)?)

@@ -46,6 +46,7 @@ pub struct WindowStoreBuilder {
     pub(super) policy: Policy,
     pub(super) idle_advance: Option<Duration>,
     pub(super) step_rows: Option<usize>,
+    pub(super) workers: usize,
     pub(super) memory_bytes: usize,
     pub(super) retain: NonZeroU32,
     pub(super) verify_every: u32,
@@ -93,6 +94,7 @@ impl WindowStoreBuilder {
             policy: Policy::Min,
             idle_advance: None,
             step_rows: None,
+            workers: 1,
             memory_bytes: 512 << 20,
             retain: NonZeroU32::MIN.saturating_add(2),
             verify_every: VERIFY_EVERY,
@@ -187,6 +189,15 @@ impl WindowStoreBuilder {
     #[must_use]
     pub fn idle_advance(mut self, after: Option<Duration>) -> Self {
         self.idle_advance = after;
+        self
+    }
+
+    /// Shares the work on each batch among so many threads, the calling one included: 1, the default, to 16. Each has the
+    /// keys of a part of the hashes; what comes out is the same for any number. Sessions, overlapping windows that cannot
+    /// share slices, and windows that may fire more than once stay with the calling thread.
+    #[must_use]
+    pub const fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
         self
     }
 

@@ -155,6 +155,27 @@ impl EventOperators {
         self.joins.iter_mut().try_for_each(|join| join.advance(watermark, emit))
     }
 
+    /// True while a join has not come to `reached` yet.
+    pub(super) fn is_firing(&self, reached: Watermark) -> bool {
+        self.joins.iter().any(|join| join.watermark() < reached)
+    }
+
+    /// Tells the joins how much to let go in one step.
+    pub(super) fn set_step_rows(&mut self, rows: Option<usize>) {
+        for join in &mut self.joins {
+            join.set_step_rows(rows.map_or(usize::MAX, |rows| rows.max(1)));
+        }
+    }
+
+    pub(super) fn set_pauses(&mut self, pauses: bool) {
+        self.joins.iter_mut().for_each(|join| join.set_pauses(pauses));
+    }
+
+    /// The watermark, up to `bound`, from which more is due in a join than fits into one step.
+    pub(super) fn surges_at(&self, bound: Watermark) -> Option<EventTime> {
+        self.joins.iter().filter_map(|join| join.surges_at(bound)).min()
+    }
+
     /// Copies out what the state database does not have yet, by family.
     pub(super) fn spill_dirty(&mut self) -> Vec<(usize, Entries)> {
         let joins = self.joins.iter_mut().map(JoinOperator::spill_dirty);

@@ -49,13 +49,12 @@ impl WindowStore {
     #[must_use]
     pub fn is_firing(&self) -> bool {
         let reached = self.tracker.current();
-        self.operators
-            .iter()
-            .any(|operator| follows_events(operator.spec()) && operator.watermark() < reached)
+        let mut operators = self.operators.iter().filter(|operator| follows_events(operator.spec()));
+        operators.any(|operator| operator.watermark() < reached) || self.events.is_firing(reached)
     }
 
-    /// Fires what is due, up to about [`super::WindowStoreBuilder::firing_step_rows`] rows of each window. Whatever else
-    /// is called does the rest of it first.
+    /// Fires what is due, up to about [`super::WindowStoreBuilder::firing_step_rows`] rows of each window and join.
+    /// Whatever else is called does the rest of it first.
     ///
     /// # Errors
     /// As [`WindowStore::process`].
@@ -75,7 +74,8 @@ impl WindowStore {
                 operator.advance(reached, &mut panes, &mut tee)?;
             }
         }
-        self.feed(emit)
+        self.feed(emit)?;
+        self.events.advance(reached, emit)
     }
 
     /// Fires all that is due.
@@ -92,10 +92,15 @@ impl WindowStore {
         batch: &EventBatch,
         emit: &mut dyn Emit<Error = Error>,
     ) -> Result<()> {
-        self.operators.iter_mut().for_each(|operator| operator.set_pauses(false));
+        self.set_pauses(false);
         let processed = self.process_batch(batch, emit);
-        self.operators.iter_mut().for_each(|operator| operator.set_pauses(true));
+        self.set_pauses(true);
         processed
+    }
+
+    fn set_pauses(&mut self, pauses: bool) {
+        self.operators.iter_mut().for_each(|operator| operator.set_pauses(pauses));
+        self.events.set_pauses(pauses);
     }
 
     /// The first event, from `from` on, that makes more due than fits into one step.
@@ -105,7 +110,9 @@ impl WindowStore {
         let latest = batch.times.get(from..)?.iter().copied().max()?;
         let told = batch.punctuations.iter().map(|(_, time)| time.as_millis()).max();
         let bound = Watermark::At(EventTime::from_millis(told.map_or(latest, |told| told.max(latest))));
-        if !self.surges(bound.max(self.tracker.current()), batch.len() - from) {
+        let bound = bound.max(self.tracker.current());
+        let joins = self.events.surges_at(bound);
+        if joins.is_none() && !self.surges(bound, batch.len() - from) {
             return None;
         }
         let rest;
@@ -124,8 +131,10 @@ impl WindowStore {
             super::reach(&self.operators, &self.events, batch.source, time)
         });
         let moves = |index: &usize| marks.after(*index) > marks.before(*index);
-        let mut surging =
-            (0..events.len()).filter(moves).filter(|&index| self.surges(marks.after(index), index));
+        let surges = |watermark: Watermark, index| {
+            joins.is_some_and(|instant| watermark.closed(instant)) || self.surges(watermark, index)
+        };
+        let mut surging = (0..events.len()).filter(moves).filter(|&index| surges(marks.after(index), index));
         surging.next().map(|index| from + index)
     }
 

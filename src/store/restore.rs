@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
 use crate::operator::{
     Advance, BatchWatermark, Marks, OperatorSpec, PartitionProgress, RowBuffer, SavedWatermarks, SourceId,
-    SourceSpec, WatermarkTracker, WindowOperator,
+    SourceSpec, WatermarkTracker, WindowOperator, Workers,
 };
 use crate::repository::{Prepared, prepare, preview};
 use crate::state::{FamilyId, FamilySpec, StateDb, StateMemory};
@@ -152,6 +152,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         .enumerate()
         .map(|(index, spec)| WindowOperator::new(index, spec.clone()))
         .collect();
+    share_work(&mut operators, builder.workers)?;
     let mut tracker = WatermarkTracker::of(builder.sources().to_vec(), builder.policy)
         .advancing_when_idle(builder.idle_advance);
     let (db, restored) = match choice.chosen.zip(plan) {
@@ -185,6 +186,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         }
     };
     set_step_rows(&mut operators, builder.step_rows);
+    events.set_step_rows(builder.step_rows);
     let known = restored.iter().flat_map(|restored| &restored.manifest().partitions);
     let partitions = known.map(|partition| Partition {
         name: partition.name.clone(),
@@ -291,6 +293,18 @@ fn open_copy(
         .with_remedy("restore another checkpoint by its number"));
     }
     Ok(db)
+}
+
+/// Starts the threads that operators share their work among.
+fn share_work(operators: &mut [WindowOperator], count: usize) -> Result<()> {
+    let workers = Workers::start(count).map_err(|source| {
+        Error::new(ErrorKind::Unavailable, format!("cannot start threads: workers={count}"))
+            .with_source(source)
+            .with_remedy("allow the process more threads, or ask for fewer workers")
+    })?;
+    let workers = Arc::new(workers);
+    operators.iter_mut().for_each(|operator| operator.set_workers(&workers));
+    Ok(())
 }
 
 /// What the manifest says of the watermarks, in the order of the sources as they are declared now.

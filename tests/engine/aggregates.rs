@@ -115,13 +115,17 @@ struct Run {
     batch: u64,
     /// The store is dropped and opened again after so many batches.
     restart_every: u64,
+    workers: usize,
     spec: OperatorSpec,
 }
 
 impl Run {
     fn open(&self, path: &Path) -> (WindowStore, PartitionId, u64) {
         let builder = WindowStore::builder("test").window(self.spec.clone());
-        let builder = builder.delay(Span::from_millis(500).unwrap()).memory_bytes(self.memory_bytes);
+        let builder = builder
+            .delay(Span::from_millis(500).unwrap())
+            .memory_bytes(self.memory_bytes)
+            .workers(self.workers);
         let mut store = builder.open(path).unwrap();
         let (partition, position) = store.partition("input", SourceIdentity::default()).unwrap();
         (store, partition, position.records)
@@ -165,12 +169,15 @@ fn same(left: &[CollectedRow], right: &[CollectedRow]) {
 
 #[test]
 fn results_are_those_of_one_pass_whatever_is_spilled_and_restored() {
-    let straight = Run { memory_bytes: 1 << 30, batch: EVENTS, restart_every: u64::MAX, spec: spec() };
+    let straight =
+        Run { memory_bytes: 1 << 30, batch: EVENTS, restart_every: u64::MAX, workers: 1, spec: spec() };
     let (expected, spilled) = straight.results();
     assert!(!spilled && expected.len() > 97 * 3);
-    let cut = Run { batch: 1_777, restart_every: 7, ..straight };
-    same(&cut.results().0, &expected);
-    let tight = Run { memory_bytes: 16 << 20, batch: 500, restart_every: 40, spec: spec() };
+    for workers in [1, 2, 3, 8] {
+        let cut = Run { batch: 1_777, restart_every: 7, workers, spec: spec(), ..straight };
+        same(&cut.results().0, &expected);
+    }
+    let tight = Run { memory_bytes: 16 << 20, batch: 500, restart_every: 40, workers: 2, spec: spec() };
     let (found, spilled) = tight.results();
     assert!(spilled, "the budget was large enough");
     same(&found, &expected);
@@ -180,10 +187,11 @@ fn results_are_those_of_one_pass_whatever_is_spilled_and_restored() {
 fn panes_that_fire_more_than_once_keep_their_states() {
     let mut spec = spec();
     spec.trigger = Trigger::Count(50);
-    let straight = Run { memory_bytes: 1 << 30, batch: EVENTS, restart_every: u64::MAX, spec: spec.clone() };
+    let straight =
+        Run { memory_bytes: 1 << 30, batch: EVENTS, restart_every: u64::MAX, workers: 8, spec: spec.clone() };
     let (expected, _) = straight.results();
     assert!(expected.iter().any(|row| row.pane_index > 0));
-    let tight = Run { memory_bytes: 16 << 20, batch: 700, restart_every: 30, spec };
+    let tight = Run { memory_bytes: 16 << 20, batch: 700, restart_every: 30, workers: 3, spec };
     same(&tight.results().0, &expected);
 }
 
@@ -214,7 +222,7 @@ fn a_program_with_another_version_of_an_aggregate_is_refused_its_state() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let run = Run { memory_bytes: 64 << 20, batch: 1, restart_every: 1, spec: spec() };
+    let run = Run { memory_bytes: 64 << 20, batch: 1, restart_every: 1, workers: 1, spec: spec() };
     let (mut store, partition, _) = run.open(&path);
     store.process(&batch(partition, 0..100), &mut Collected::default()).unwrap();
     store.checkpoint(Barrier::default()).unwrap();
@@ -253,7 +261,7 @@ fn aggregates_that_cannot_be_computed_are_refused_before_any_input() {
 #[test]
 fn a_column_of_another_type_than_declared_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let run = Run { memory_bytes: 64 << 20, batch: 1, restart_every: 1, spec: spec() };
+    let run = Run { memory_bytes: 64 << 20, batch: 1, restart_every: 1, workers: 1, spec: spec() };
     let (mut store, partition, _) = run.open(&folder.path().join("state"));
     let mut batch = batch(partition, 0..3);
     batch.values.swap(0, 1);

@@ -171,13 +171,18 @@ fn spec(settings: Settings) -> JoinSpec {
         .of_kind(settings.kind)
 }
 
-fn open(settings: Settings, path: &Path) -> WindowStore {
+fn open(settings: Settings, step_rows: Option<usize>, path: &Path) -> WindowStore {
     let rows = vec![AggregateSpec::count("rows")];
     let window = OperatorSpec::new("counts", Tumbling::new(millis(10), 0).unwrap(), &["key"], rows);
     let source = |name: &str, delay| SourceSpec::new(name, Rule::Bounded(millis(delay)));
     let [left, right] = settings.delays;
     let dedup = settings.remember.map(|within| DedupSpec::new(&["id"], millis(within), 1));
-    WindowStore::builder("joins")
+    let builder = WindowStore::builder("joins");
+    let builder = match step_rows {
+        Some(rows) => builder.firing_step_rows(rows),
+        None => builder,
+    };
+    builder
         .window(window)
         .join(spec(settings))
         .source(SourceSpec { dedup, ..source("left", left) })
@@ -222,49 +227,94 @@ enum Step {
     Kill,
 }
 
-/// Runs a history in batches of at most so many events, with steps between them, each again and again.
+/// A run of a history, with what it had come to when its last checkpoint was made.
+struct Run<'a> {
+    settings: Settings,
+    step_rows: Option<usize>,
+    path: &'a Path,
+    // One at a time has the directory.
+    store: Option<WindowStore>,
+    out: Collected,
+    at: usize,
+    read: [u64; 2],
+    durable: (Collected, usize),
+    pauses: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(settings: Settings, step_rows: Option<usize>, path: &'a Path) -> Self {
+        let mut store = open(settings, step_rows, path);
+        let read = register(&mut store);
+        let (out, durable) = Default::default();
+        Run { settings, step_rows, path, store: Some(store), out, at: 0, read, durable, pauses: 0 }
+    }
+
+    fn store(&mut self) -> &mut WindowStore {
+        self.store.as_mut().expect("a process runs")
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Nothing => {}
+            Step::Checkpoint => {
+                let read_to = [0, 1].map(|source| ReadTo {
+                    partition: PartitionId(source as u32),
+                    position: Position { bytes: 0, records: self.read[source] },
+                    finished: false,
+                });
+                self.store().checkpoint(Barrier { read_to: read_to.to_vec(), ..Barrier::default() }).unwrap();
+                self.durable = (self.out.clone(), self.at);
+            }
+            Step::Kill => {
+                self.store = None;
+                self.store = Some(open(self.settings, self.step_rows, self.path));
+                self.read = register(self.store());
+                (self.out, self.at) = self.durable.clone();
+                assert_eq!(self.read.iter().sum::<u64>() as usize, self.at);
+            }
+        }
+    }
+}
+
+/// Runs a history in batches of at most so many events, with steps between them and between the pieces of a long
+/// firing, each again and again. Returns the number of pauses in firings as well.
 fn through_store(
     settings: Settings,
     events: &[Event],
     batches: &[usize],
     steps: &[Step],
-) -> (Out, Collected) {
+    step_rows: Option<usize>,
+) -> (Out, Collected, usize) {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = directory.path().join("state");
-    let mut store = open(settings, &path);
-    register(&mut store);
-    let (mut out, mut durable) = (Collected::default(), (Collected::default(), 0));
-    let (mut at, mut made, mut read) = (0, 0, [0_u64; 2]);
-    while at < events.len() {
-        let source = events[at].source;
-        let most = batches[made % batches.len()];
-        let run = events[at..].iter().take(most).take_while(|event| event.source == source).count();
-        let numbered: Vec<(usize, Event)> = (at..at + run).map(|number| (number, events[number])).collect();
-        store.process(&batch_of(source, &numbered), &mut out).unwrap();
-        at += run;
-        read[source] += run as u64;
-        made += 1;
-        match steps[made % steps.len()] {
-            Step::Nothing => {}
-            Step::Checkpoint => {
-                let read_to = [0, 1].map(|source| ReadTo {
-                    partition: PartitionId(source as u32),
-                    position: Position { bytes: 0, records: read[source] },
-                    finished: false,
-                });
-                store.checkpoint(Barrier { read_to: read_to.to_vec(), ..Barrier::default() }).unwrap();
-                durable = (out.clone(), at);
-            }
-            Step::Kill => {
-                drop(store);
-                store = open(settings, &path);
-                read = register(&mut store);
-                (out, at) = durable.clone();
-                assert_eq!(read.iter().sum::<u64>() as usize, at);
-            }
+    let mut run = Run::new(settings, step_rows, &path);
+    let mut steps = steps.iter().copied().cycle();
+    let mut batches = batches.iter().copied().cycle();
+    while run.at < events.len() || run.store().is_firing() {
+        if run.store().is_firing() {
+            run.pauses += 1;
+            run.store.as_mut().unwrap().fire_some(&mut run.out).unwrap();
+        } else {
+            let (at, source) = (run.at, events[run.at].source);
+            let most = batches.next().unwrap();
+            let length = events[at..].iter().take(most).take_while(|event| event.source == source).count();
+            let numbered: Vec<(usize, Event)> =
+                (at..at + length).map(|number| (number, events[number])).collect();
+            let batch = batch_of(source, &numbered);
+            let done = run.store.as_mut().unwrap().process_some(&batch, 0, &mut run.out).unwrap();
+            run.at += done;
+            run.read[source] += done as u64;
         }
+        run.take(steps.next().unwrap());
     }
-    store.end_of_input(&mut out).unwrap();
+    let mut store = run.store.take().unwrap();
+    store.end_of_input(&mut run.out).unwrap();
+    while store.is_firing() {
+        // The end of the input is told anew to a run that died: nothing of it is in the last checkpoint.
+        run.pauses += 1;
+        store.fire_some(&mut run.out).unwrap();
+    }
+    let out = run.out;
     assert!(out.rejected.is_empty());
     let rows = out.joined.iter().map(|row| {
         assert_eq!(row.operator, 1);
@@ -276,7 +326,7 @@ fn through_store(
         late: late.collect(),
         duplicates: out.duplicates.iter().map(|(_, time)| *time).collect(),
     };
-    (found, out)
+    (found, out, run.pauses)
 }
 
 fn histories() -> impl Strategy<Value = Vec<Event>> {
@@ -317,15 +367,17 @@ proptest! {
         steps in prop::collection::vec(
             prop_oneof![3 => Just(Step::Nothing), 2 => Just(Step::Checkpoint), 1 => Just(Step::Kill)], 1..7
         ),
+        step_rows in prop::option::of(1_usize..4),
     ) {
         // A run that dies again and again before its checkpoint would not end.
         let kills = steps.contains(&Step::Kill);
         prop_assume!(!kills || steps.contains(&Step::Checkpoint));
         let expected = expected(settings, &events);
-        let (found, one_by_one) = through_store(settings, &events, &[1], &[Step::Nothing]);
+        let (found, one_by_one, _) = through_store(settings, &events, &[1], &[Step::Nothing], None);
         prop_assert_eq!(&found, &expected);
-        let (found, cut) = through_store(settings, &events, &batches, &steps);
+        let (found, cut, _) = through_store(settings, &events, &batches, &steps, step_rows);
         prop_assert_eq!(&found, &expected);
+        prop_assert_eq!(&cut.joined, &one_by_one.joined);
         // Events that are left out move the watermark for windows as well.
         prop_assert_eq!(&cut.rows, &one_by_one.rows);
         prop_assert_eq!(cut.late.len(), one_by_one.late.len());
@@ -348,7 +400,8 @@ fn both_ends_of_the_interval_belong_to_it_and_what_is_alone_comes_out_once() {
         event(1, 111, 0),
         event(0, 200, 0),
     ];
-    let (found, _) = through_store(PLAIN, &events, &[1], &[Step::Checkpoint, Step::Kill, Step::Nothing]);
+    let steps = [Step::Checkpoint, Step::Kill, Step::Nothing];
+    let (found, ..) = through_store(PLAIN, &events, &[1], &steps, None);
     let pair = |right: i64, number| (0, Some((100, 0)), Some((right, number)));
     let alone = |time: i64, number| (0, None, Some((time, number)));
     let last = (0, Some((200, 5)), None);
@@ -356,11 +409,29 @@ fn both_ends_of_the_interval_belong_to_it_and_what_is_alone_comes_out_once() {
 }
 
 #[test]
+fn what_is_alone_after_a_long_jump_comes_out_in_steps_and_a_restart_goes_on_in_the_middle() {
+    let mut events: Vec<Event> = (0..60).map(|n| event(0, n / 2, n as u8)).collect();
+    events.push(event(1, 29, 0));
+    // The sources are 100,000 ms apart until the second one jumps as well.
+    events.extend([event(0, 100_000, 0), event(1, 100_000, 0)]);
+    let (straight, all, pauses) = through_store(PLAIN, &events, &[1], &[Step::Nothing], None);
+    assert_eq!(straight, expected(PLAIN, &events));
+    assert_eq!(pauses, 0);
+    let steps = [Step::Checkpoint, Step::Kill, Step::Nothing];
+    for (step_rows, at_least) in [(1, 29), (10, 5), (1_000, 0)] {
+        let (found, out, pauses) = through_store(PLAIN, &events, &[7], &steps, Some(step_rows));
+        assert_eq!(found, straight, "step_rows={step_rows}");
+        assert_eq!(out.joined, all.joined, "the watermark beside each row as well");
+        assert!(pauses >= at_least, "step_rows={step_rows} pauses={pauses}");
+    }
+}
+
+#[test]
 fn a_checkpoint_holds_no_event_and_no_id_that_the_watermark_has_passed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let settings = Settings { remember: Some(10), ..PLAIN };
-    let mut store = open(settings, &path);
+    let mut store = open(settings, None, &path);
     register(&mut store);
     let mut out = Collected::default();
     for round in 0..40_i64 {
@@ -375,7 +446,7 @@ fn a_checkpoint_holds_no_event_and_no_id_that_the_watermark_has_passed() {
     }
     let bytes = store.hot_bytes();
     drop(store);
-    let mut store = open(settings, &path);
+    let mut store = open(settings, None, &path);
     assert!(store.restored().unwrap().panes_loaded < 250);
     assert!(store.hot_bytes() <= bytes);
     store.end_of_input(&mut out).unwrap();
@@ -410,7 +481,7 @@ fn a_store_refuses_joins_that_cannot_be() {
 fn state_of_another_join_or_another_deduplication_is_refused_with_both() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    let mut store = open(Settings { remember: Some(10), ..PLAIN }, &path);
+    let mut store = open(Settings { remember: Some(10), ..PLAIN }, None, &path);
     store.checkpoint(Barrier::default()).unwrap();
     drop(store);
     let builder = |to: i64, by: Option<(&str, i64)>| {

@@ -13,6 +13,7 @@ const ARROW_TESTS: &str = "tools/floodmark/tests/cli/parquet.rs";
 const DOORS: [(&str, &[&str]); 9] = [
     ("arrow_array", &["src/pipeline/source/columnar/", "src/pipeline/source/parquet", ARROW_TESTS]),
     ("arrow_schema", &["src/pipeline/source/columnar/"]),
+    ("rayon_core", &["src/operator/workers.rs"]),
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/repository/"]),

@@ -113,12 +113,21 @@ impl HeldEvents {
         }
     }
 
-    /// Takes out the first event that expires by `watermark`.
-    pub(super) fn pop_expired(&mut self, watermark: Watermark) -> Option<Expired> {
-        let (place, _) = self.expiries.first_key_value()?;
-        if !watermark.closed(place.expiry) {
-            return None;
-        }
+    /// When the first event expires.
+    pub(super) fn first_expiry(&self) -> Option<EventTime> {
+        self.expiries.first_key_value().map(|(place, _)| place.expiry)
+    }
+
+    /// The first instant, after another one, by which more than `count` events expire; `None` when `bound` does not
+    /// reach it.
+    pub(super) fn more_than(&self, count: usize, bound: Watermark) -> Option<EventTime> {
+        let first = self.first_expiry()?;
+        let due = self.expiries.keys().map(|place| place.expiry).take_while(|expiry| bound.closed(*expiry));
+        due.skip(count).find(|expiry| *expiry > first)
+    }
+
+    /// Takes out the event that expires first.
+    pub(super) fn pop_first(&mut self) -> Option<Expired> {
         let (place, (side, key)) = self.expiries.pop_first()?;
         self.dirty.remove(&place);
         let by_key = &mut self.sides[side as usize];

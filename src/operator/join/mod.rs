@@ -1,8 +1,8 @@
 //! Interval joins: pairs of events of two sources with one key whose times lie within an interval.
 //!
 //! `spec` says which, `held` keeps the events of both sides. This file pairs each event as it comes with those that are
-//! there, and lets go what the watermark has passed. All live events are in memory: their number is bounded by how many
-//! come within the interval and the disorder that the watermark allows.
+//! there, and lets go what the watermark has passed, in steps where that is much. All live events are in memory: their
+//! number is bounded by how many come within the interval and the disorder that the watermark allows.
 
 mod held;
 mod spec;
@@ -10,6 +10,7 @@ mod spec;
 use held::{Held, HeldEvents, Place};
 pub use spec::{JoinField, JoinInput, JoinKind, JoinSpec, Side};
 
+use super::step::FiringStep;
 use super::{Emit, Entries, EntryError, EventBatch, JoinedEvent, JoinedRow, LateEvent, Marks};
 use crate::aggregate::{Value, decode_fields, encode_fields};
 use crate::event_time::{EventTime, Watermark, Window};
@@ -21,6 +22,7 @@ pub struct JoinOperator {
     spec: JoinSpec,
     held: HeldEvents,
     watermark: Watermark,
+    step: FiringStep,
     arrivals: u64,
 }
 
@@ -28,7 +30,8 @@ impl JoinOperator {
     /// The operator at `index` of its pipeline.
     #[must_use]
     pub fn new(index: usize, spec: JoinSpec) -> Self {
-        Self { index, spec, held: HeldEvents::default(), watermark: Watermark::None, arrivals: 0 }
+        let (held, step) = (HeldEvents::default(), FiringStep::default());
+        Self { index, spec, held, watermark: Watermark::None, step, arrivals: 0 }
     }
 
     /// What it was asked to do.
@@ -61,7 +64,8 @@ impl JoinOperator {
         self.held.bytes()
     }
 
-    /// Processes a batch, event by event in arrival order, each against the watermark it meets.
+    /// Processes a batch, event by event in arrival order, each against the watermark it meets. With pauses on, at most
+    /// the last event of it may make more due than fits into one step.
     ///
     /// # Errors
     /// The first error of `emit`. The operator must not be used after it.
@@ -87,8 +91,7 @@ impl JoinOperator {
                 self.advance(after, emit)?;
             }
         }
-        self.watermark = self.watermark.max(marks.last());
-        Ok(())
+        if self.is_firing() { Ok(()) } else { self.advance(marks.last(), emit) }
     }
 
     /// Pairs an event with those of the other side that are there, and keeps it for those to come.
@@ -140,14 +143,44 @@ impl JoinOperator {
             .expect("fields are encoded by this operator, or were checked when they were restored")
     }
 
+    /// From now on [`JoinOperator::advance`] pauses after so many events, about: between two instants of event time,
+    /// never within one. Without, it never pauses.
+    pub fn set_step_rows(&mut self, rows: usize) {
+        self.step.set_rows(rows);
+    }
+
+    /// Turns these pauses off, while several events are processed at once, and on again.
+    pub fn set_pauses(&mut self, pauses: bool) {
+        self.step.set_pauses(pauses);
+    }
+
+    /// True while [`JoinOperator::advance`] has paused: calling it again, with any watermark, goes on. Until it is done
+    /// no events may come.
+    #[must_use]
+    pub fn is_firing(&self) -> bool {
+        self.step.target() > self.watermark
+    }
+
+    /// The watermark, up to `bound`, from which more is due than fits into one step, and at several instants.
+    #[must_use]
+    pub fn surges_at(&self, bound: Watermark) -> Option<EventTime> {
+        self.held.more_than(self.step.rows_max(), bound)
+    }
+
     /// Lets the watermark reach `watermark`: what can find no partner any more comes out, if it is to, and is
-    /// forgotten.
+    /// forgotten. Pauses after [`JoinOperator::set_step_rows`] events.
     ///
     /// # Errors
     /// The first error of `emit`. The operator must not be used after it.
     pub fn advance<E>(&mut self, watermark: Watermark, emit: &mut dyn Emit<Error = E>) -> Result<(), E> {
-        self.watermark = self.watermark.max(watermark);
-        while let Some(expired) = self.held.pop_expired(self.watermark) {
+        let target = self.step.aim(watermark);
+        while let Some(expiry) = self.held.first_expiry().filter(|expiry| target.closed(*expiry)) {
+            if let Some(reached) = self.step.pause_before(expiry) {
+                self.watermark = self.watermark.max(reached);
+                return Ok(());
+            }
+            let Some(expired) = self.held.pop_first() else { break };
+            self.step.count(1);
             let side = expired.side;
             if expired.held.matched || !self.spec.kind.keeps(side) {
                 continue;
@@ -155,9 +188,10 @@ impl JoinOperator {
             let values = self.values(side, &expired.held.fields);
             let event = Some(JoinedEvent { time: expired.place.time, values: &values });
             let (left, right) = if side == Side::Left { (event, None) } else { (None, event) };
-            let row = JoinedRow { key: &expired.key, left, right, watermark: self.watermark };
+            let row = JoinedRow { key: &expired.key, left, right, watermark: target };
             emit.joined(self.index, &row)?;
         }
+        self.watermark = self.watermark.max(self.step.done());
         Ok(())
     }
 

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::OpenWindow;
-use super::step::FiringStep;
-use crate::aggregate::{Layout, Touch};
+use crate::aggregate::Layout;
 use crate::event_time::{EventTime, Watermark, Window};
 use crate::operator::fire::History;
+use crate::operator::step::FiringStep;
 use crate::operator::table::{PaneTable, hash_keys};
+use crate::operator::workers::Workers;
 use crate::operator::{
     Advance, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Panes, Repeat, TimeDomain,
 };
@@ -61,6 +62,9 @@ pub(super) struct AlignedOperator {
     pub(super) spare: Option<PaneTable>,
     // Where the slices of a window are put together.
     pub(super) scratch: Option<PaneTable>,
+    pub(super) workers: Arc<Workers>,
+    // Events of this batch are put aside and then shared among the workers.
+    shared: bool,
     hashes: Vec<u64>,
     touched: Vec<usize>,
 }
@@ -93,6 +97,8 @@ impl AlignedOperator {
             recent: None,
             spare: None,
             scratch: None,
+            workers: Arc::new(Workers::one()),
+            shared: false,
             hashes: Vec::new(),
             touched: Vec::new(),
         }
@@ -155,10 +161,10 @@ impl AlignedOperator {
             return if follows_events { self.pass_over(batch, marks, panes, emit) } else { Ok(()) };
         }
         let keys = &batch.keys[self.spec.key_column];
-        let mut hashes = std::mem::take(&mut self.hashes);
-        hash_keys(keys, &mut hashes);
+        hash_keys(keys, &mut self.hashes);
+        self.shared = self.workers.count() > 1 && self.fires_once && !self.replicates;
         let mut skipped = marks.skipped();
-        for (index, &hash) in hashes.iter().enumerate() {
+        for index in 0..self.hashes.len() {
             if let [next, rest @ ..] = skipped
                 && *next as usize == index
             {
@@ -166,12 +172,12 @@ impl AlignedOperator {
                 self.follow(batch, marks, index, panes, emit)?;
                 continue;
             }
-            if index % WARMED_EVENTS == 0 {
-                self.warm(&hashes[index..hashes.len().min(index + WARMED_EVENTS)]);
+            if index % WARMED_EVENTS == 0 && !self.shared {
+                self.warm(&self.hashes[index..self.hashes.len().min(index + WARMED_EVENTS)]);
             }
             let time = self.time_of(batch, index);
             let before = if follows_events { marks.before(index) } else { self.watermark };
-            let event = Event { batch, index, key: keys.get(index), hash, time, before };
+            let event = Event { batch, index, key: keys.get(index), hash: self.hashes[index], time, before };
             if self.replicates {
                 self.place_in_each(event, panes, emit)?;
             } else {
@@ -180,7 +186,6 @@ impl AlignedOperator {
             self.follow(batch, marks, index, panes, emit)?;
         }
         self.settle(batch);
-        self.hashes = hashes;
         if follows_events {
             self.note_watermark(marks.last());
         }
@@ -244,6 +249,12 @@ impl AlignedOperator {
         let Some(table) = self.table_for(event.time, event.before) else {
             return self.report_late(event, emit);
         };
+        if self.shared {
+            if self.open_table(table).put_aside(event.index as u32) {
+                self.touched.push(table);
+            }
+            return Ok(());
+        }
         let (row, new) = self.open_table(table).find_or_insert(event.key, event.hash);
         self.touch(table, row, event.index);
         if self.fires_once { Ok(()) } else { self.after_event(table, row, new, event, panes, emit) }
@@ -330,7 +341,7 @@ impl AlignedOperator {
     pub(super) fn open(&mut self, piece: Window, complete: bool) -> usize {
         let table = match self.spare.take() {
             Some(spare) => spare.reused_for(piece, complete),
-            None => PaneTable::new(piece, &self.layout, complete),
+            None => PaneTable::new(piece, &self.layout, complete, self.workers.count()),
         };
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.tables.push(None);
@@ -343,20 +354,17 @@ impl AlignedOperator {
 
     #[inline]
     fn touch(&mut self, table: usize, row: u32, index: usize) {
-        let open = self.open_table(table);
-        open.mark_dirty(row);
-        let first = open.touches.is_empty();
-        open.touches.push(Touch { row, event: index as u32 });
-        if first {
+        if self.open_table(table).touch(row, index as u32) {
             self.touched.push(table);
         }
     }
 
-    /// Adds the touched events to their rows.
+    /// Adds the events placed to their rows.
     pub(super) fn settle(&mut self, batch: &EventBatch) {
         for at in self.touched.drain(..) {
             if let Some(table) = &mut self.tables[at] {
-                table.settle(batch);
+                let keys = &batch.keys[self.spec.key_column];
+                table.settle(batch, (keys, &self.hashes), &self.workers);
             }
         }
     }

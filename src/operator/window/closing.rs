@@ -410,13 +410,12 @@ impl AlignedOperator {
         match tables {
             [] => Ok(()),
             &[table] if complete => {
+                let workers = Arc::clone(&self.workers);
                 let open = self.open_table(table);
                 let rows = match which {
-                    Which::All => open.sorted_rows(),
-                    Which::Changed => {
-                        let rows = 0..open.len() as u32;
-                        open.sort_by_key(rows.filter(|&row| History::of(open.words(row)).since_fire > 0))
-                    }
+                    Which::All => open.sorted_rows(&workers),
+                    Which::Changed => open
+                        .sort_by_key(open.rows().filter(|&row| History::of(open.words(row)).since_fire > 0)),
                 };
                 self.fire_rows(table, &rows, window, watermark, emit)
             }
@@ -435,16 +434,16 @@ impl AlignedOperator {
     ) -> Result<(), E> {
         let mut whole = match self.scratch.take() {
             Some(scratch) => scratch.reused_for(window, true),
-            None => PaneTable::new(window, &self.layout, true),
+            None => PaneTable::new(window, &self.layout, true, self.workers.count()),
         };
         for slice in tables.iter().filter_map(|&table| self.tables[table].as_ref()) {
-            for row in 0..slice.len() as u32 {
+            for row in slice.rows() {
                 let key = slice.key(row);
                 let (into, _) = whole.find_or_insert(key, key_hash(key));
                 whole.row_mut(into).merge(slice.row(row));
             }
         }
-        let rows = whole.sorted_rows();
+        let rows = whole.sorted_rows(&self.workers);
         let firing = self.firing(window, watermark);
         let emitted = match rows.is_empty() {
             true => Ok(()),
@@ -468,9 +467,11 @@ impl AlignedOperator {
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
         let limit = (SCAN_ROWS / tables.len().max(1)).max(SCAN_ROWS_MIN);
-        let layout = Arc::clone(&self.layout);
-        let mut cursors: Vec<Cursor> =
-            tables.iter().map(|&table| Cursor::new(table, self.open_table(table), &layout, limit)).collect();
+        let (layout, workers) = (Arc::clone(&self.layout), Arc::clone(&self.workers));
+        let mut cursors: Vec<Cursor> = tables
+            .iter()
+            .map(|&table| Cursor::new(table, self.open_table(table), &layout, limit, &workers))
+            .collect();
         let mut key = Vec::new();
         let mut chunk = Chunk::new(&layout);
         while self.next_key(&mut cursors, &mut key, panes)? {

@@ -7,6 +7,7 @@ use std::vec::IntoIter;
 use crate::aggregate::{Layout, RowRef};
 use crate::event_time::EventTime;
 use crate::operator::table::PaneTable;
+use crate::operator::workers::Workers;
 use crate::operator::{Panes, RowBuffer};
 
 /// A place in the panes of one piece.
@@ -25,11 +26,17 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// At the first pane of the piece whose panes in memory are in `open`; reads `limit` stored panes at once.
-    pub(super) fn new(table: usize, open: &PaneTable, layout: &Arc<Layout>, limit: usize) -> Self {
+    pub(super) fn new(
+        table: usize,
+        open: &PaneTable,
+        layout: &Arc<Layout>,
+        limit: usize,
+        workers: &Workers,
+    ) -> Self {
         Self {
             table,
             end: open.window.end,
-            resident: open.sorted_rows().into_iter().peekable(),
+            resident: open.sorted_rows(workers).into_iter().peekable(),
             stored: RowBuffer::new(layout),
             next_stored: 0,
             after: None,

@@ -10,7 +10,6 @@ mod rows;
 mod session;
 mod session_time;
 mod spill;
-mod step;
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use aligned::AlignedOperator;
 use session::SessionOperator;
 pub use spill::{Ends, SpillKind, Spilled};
 
-use super::{Emit, EventBatch, Marks, OperatorSpec, Panes, RowBuffer};
+use super::{Emit, EventBatch, Marks, OperatorSpec, Panes, RowBuffer, Workers};
 use crate::aggregate::Layout;
 use crate::event_time::{EventTime, Span, Watermark, Window};
 
@@ -178,6 +177,14 @@ impl WindowOperator {
     /// time, never within one. Without, it never pauses.
     pub fn set_step_rows(&mut self, rows: usize) {
         either!(mut self, inner => inner.step.set_rows(rows));
+    }
+
+    /// Shares the work on each batch among `workers`, before the first one. Sessions, and windows that may fire more than
+    /// once, stay with one.
+    pub fn set_workers(&mut self, workers: &Arc<Workers>) {
+        if let Kind::Aligned(inner) = &mut self.kind {
+            inner.workers = Arc::clone(workers);
+        }
     }
 
     /// Turns these pauses off, while several events are processed at once, and on again.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::OpenWindow;
 use super::rows::Rows;
 use super::spill::{Ends, SpillKind, Spilled};
-use super::step::FiringStep;
 use crate::aggregate::{Layout, Touch};
 use crate::event_time::{EventTime, Span, Watermark, Window};
 use crate::operator::fire::{HISTORY_WORDS, History};
+use crate::operator::step::FiringStep;
 use crate::operator::table::{PaneTable, hash_keys, key_hash};
 use crate::operator::{
     Advance, Emit, EventBatch, LateEvent, Marks, Mode, OperatorSpec, Repeat, RowBuffer, RowKind, TimeDomain,
@@ -608,5 +608,6 @@ impl SessionOperator {
 /// A table from key to its first session.
 fn new_keys() -> PaneTable {
     let layout = Arc::new(Layout::with_extra(&[], &[u64::from(NONE)]));
-    PaneTable::new(Window::ALL, &layout, true)
+    // One worker, so that rows are numbered from 0 on.
+    PaneTable::new(Window::ALL, &layout, true, 1)
 }

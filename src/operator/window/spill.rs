@@ -98,6 +98,7 @@ impl AlignedOperator {
 
     fn spill_table(&mut self, table: usize, leave: bool) -> Option<Spilled> {
         let (fires_once, layout) = (self.fires_once, Arc::clone(&self.layout));
+        let workers = self.workers.count();
         let open = self.open_table(table);
         let parts = fires_once && !open.complete;
         let rows = open.take_dirty();
@@ -107,7 +108,7 @@ impl AlignedOperator {
         }
         if parts || leave {
             let closed = open.closed;
-            let mut emptied = PaneTable::new(open.window, &layout, false);
+            let mut emptied = PaneTable::new(open.window, &layout, false, workers);
             emptied.closed = closed;
             *open = emptied;
         }

@@ -20,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Span;
+use crate::operator::Workers;
 use crate::repository::Location;
 use crate::store::{MEMORY_BYTES_MIN, VERIFY_EVERY};
 
@@ -83,6 +84,8 @@ pub struct StateConfig {
     pub directory: PathBuf,
     /// Memory for buffers and caches, in bytes.
     pub memory_bytes: u64,
+    /// Threads that share the work on each batch; as many as there are cores when it is not said.
+    pub workers: Option<usize>,
 }
 
 /// When state is made durable.
@@ -216,12 +219,22 @@ fn read_state(
     places: &mut contradiction::Places<'_>,
 ) -> Result<StateConfig> {
     let remedy = "add a [state] table with `directory = \"state/my-pipeline\"`";
-    let mut section = root.require("state", remedy)?.section(&["directory", "memory"])?;
+    let mut section = root.require("state", remedy)?.section(&["directory", "memory", "workers"])?;
     let item = section.require("directory", remedy)?;
     let directory = resolve(base, &item.name()?);
     places.add_directory(&item, "the state directory", &directory);
     let memory_bytes = section.take("memory").map_or(Ok(MEMORY_BYTES), |item| read_memory(&item))?;
-    Ok(StateConfig { directory, memory_bytes })
+    let workers = section.take("workers").map(|item| read_workers(&item)).transpose()?;
+    Ok(StateConfig { directory, memory_bytes, workers })
+}
+
+fn read_workers(item: &reader::Item<'_>) -> Result<usize> {
+    let workers = item.count()? as usize;
+    if workers > Workers::MAX {
+        let message = format!("more workers than there can be, workers={workers}");
+        return Err(item.error(message, format!("write a number from 1 to {}", Workers::MAX)));
+    }
+    Ok(workers)
 }
 
 fn read_memory(item: &reader::Item<'_>) -> Result<u64> {

@@ -30,6 +30,8 @@ pub(super) struct Backend {
     store: Option<WindowStore>,
     // Rows of a firing before it pauses, and the process dies and goes on; never without.
     step_rows: Option<usize>,
+    // Each process has another number of workers.
+    processes: usize,
     // The last checkpoint that was asked for, and whether there were others after it.
     asked_for: Option<u64>,
     others: bool,
@@ -48,6 +50,7 @@ impl Backend {
             now_ms: 0,
             store: None,
             step_rows,
+            processes: 0,
             asked_for: None,
             others: false,
         })
@@ -65,10 +68,12 @@ impl Backend {
         Ok(())
     }
 
-    fn builder(&self, at: Option<u64>) -> Result<WindowStore, String> {
+    fn builder(&mut self, at: Option<u64>) -> Result<WindowStore, String> {
+        self.processes += 1;
         let idle = self.settings.idle_timeout_ms.map(|millis| Duration::from_millis(millis as u64));
         let builder = WindowStore::builder("case").window(self.spec.clone()).idle_timeout(idle);
         let builder = builder.delay(span(self.settings.delay_ms)?).memory_bytes(MEMORY_BYTES);
+        let builder = builder.workers(1 + self.processes % 8);
         let bounds = self.settings.bounds;
         let builder = builder.bounds(Bounds {
             min: bounds.min_ms.map(EventTime::from_millis),

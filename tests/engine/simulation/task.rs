@@ -271,7 +271,9 @@ fn publish(publishers: &Publishers, staged: &[StagedOutput], permit: &Published)
 fn open_store(pipeline: &Pipeline, start: &Start) -> Result<WindowStore, Error> {
     let settings = &pipeline.windows[0];
     let delay = span(settings.delay_ms).unwrap();
-    let mut builder = WindowStore::builder(start.name).delay(delay).memory_bytes(MEMORY_BYTES);
+    let workers = 1 + pipeline.step_rows.unwrap_or_default() % 3;
+    let mut builder =
+        WindowStore::builder(start.name).delay(delay).memory_bytes(MEMORY_BYTES).workers(workers);
     for (index, settings) in pipeline.windows.iter().enumerate() {
         let mut spec = operator(settings, false).unwrap();
         spec.name = format!("w{index}");

@@ -62,7 +62,7 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
         name: _,
         sources: _,
         watermark: _,
-        state: StateConfig { directory, memory_bytes: _ },
+        state: StateConfig { directory, memory_bytes: _, workers: _ },
         checkpoint: CheckpointConfig { interval: every, input_bytes: _, retain, repository, verify_every: _ },
         windows,
         joins,

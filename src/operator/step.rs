@@ -5,7 +5,7 @@ use crate::event_time::{EventTime, Watermark};
 
 /// The step that is being fired: what it is to reach, and how far it has come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FiringStep {
+pub(in crate::operator) struct FiringStep {
     // The watermark that all is fired for.
     target: Watermark,
     // What comes later than this waits: the results that it is made of are not there yet.
@@ -32,7 +32,7 @@ impl Default for FiringStep {
 
 impl FiringStep {
     /// Starts a step towards `watermark`, or towards what earlier ones were to reach.
-    pub(super) fn aim(&mut self, watermark: Watermark) -> Watermark {
+    pub(in crate::operator) fn aim(&mut self, watermark: Watermark) -> Watermark {
         self.target = self.target.max(watermark);
         self.rows = 0;
         self.when = None;
@@ -40,12 +40,12 @@ impl FiringStep {
     }
 
     /// The watermark that all is fired for.
-    pub(super) const fn target(&self) -> Watermark {
+    pub(in crate::operator) const fn target(&self) -> Watermark {
         self.target
     }
 
     /// Counts rows that were emitted.
-    pub(super) const fn count(&mut self, rows: usize) {
+    pub(in crate::operator) const fn count(&mut self, rows: usize) {
         self.rows = self.rows.saturating_add(rows);
     }
 
@@ -53,7 +53,7 @@ impl FiringStep {
     ///
     /// A full step pauses between two instants. The end of time is no place to stop: what has no later instant would be
     /// taken for done.
-    pub(super) fn pause_before(&mut self, when: EventTime) -> Option<Watermark> {
+    pub(in crate::operator) fn pause_before(&mut self, when: EventTime) -> Option<Watermark> {
         if !self.limit.closed(when) {
             return Some(self.limit);
         }
@@ -66,27 +66,27 @@ impl FiringStep {
     }
 
     /// Where the watermark is once nothing more is due.
-    pub(super) fn done(&self) -> Watermark {
+    pub(in crate::operator) fn done(&self) -> Watermark {
         self.target.min(self.limit)
     }
 
     /// Rows of a full step.
-    pub(super) const fn rows_max(&self) -> usize {
+    pub(in crate::operator) const fn rows_max(&self) -> usize {
         self.rows_max
     }
 
     /// From now on steps are of so many rows, about.
-    pub(super) const fn set_rows(&mut self, rows: usize) {
+    pub(in crate::operator) const fn set_rows(&mut self, rows: usize) {
         self.rows_max = rows;
     }
 
     /// Whether full steps pause.
-    pub(super) const fn set_pauses(&mut self, pauses: bool) {
+    pub(in crate::operator) const fn set_pauses(&mut self, pauses: bool) {
         self.pauses = pauses;
     }
 
     /// What comes later than `limit` waits.
-    pub(super) const fn set_limit(&mut self, limit: Watermark) {
+    pub(in crate::operator) const fn set_limit(&mut self, limit: Watermark) {
         self.limit = limit;
     }
 }
