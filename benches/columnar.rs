@@ -3,7 +3,7 @@
 //!
 //! S1 is one minute tumbling over 10,000 keys, S4 over a million; count, sum, min and max. All figures are of one run,
 //! and what counts is their ratio. `read` is the way from a batch to columns alone, `process` what the store does with
-//! columns that are there already, `store` both with checkpoints every second; `two threads` has them side by side.
+//! columns that are there already, `store` both with checkpoints every second; `two threads` has them side by side, `2 workers` shares the store's work.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench reads the clock and prints")]
 
@@ -93,7 +93,7 @@ fn reader(batches: &[RecordBatch]) -> Outcome<ColumnarReader> {
     Ok(ColumnarReader::new(plan, &schema)?)
 }
 
-fn store(directory: &std::path::Path) -> Outcome<(WindowStore, PartitionId)> {
+fn store(directory: &std::path::Path, workers: usize) -> Outcome<(WindowStore, PartitionId)> {
     let over = |name: &str, function| AggregateSpec::over(name, function, "value", InputType::Int, 0);
     let aggregates = vec![
         AggregateSpec::count("count"),
@@ -105,6 +105,7 @@ fn store(directory: &std::path::Path) -> Outcome<(WindowStore, PartitionId)> {
     let mut store = WindowStore::builder("bench")
         .window(OperatorSpec::new("bench", minute, &["key"], aggregates))
         .delay(Span::from_millis(5_000).ok_or("negative")?)
+        .workers(workers)
         .open(directory.join("state"))?;
     let (partition, _) = store.partition("batches", SourceIdentity::default())?;
     Ok((store, partition))
@@ -126,8 +127,8 @@ struct Fed {
 }
 
 impl Fed {
-    fn open(directory: &std::path::Path) -> Outcome<Self> {
-        let (store, partition) = store(directory)?;
+    fn open(directory: &std::path::Path, workers: usize) -> Outcome<Self> {
+        let (store, partition) = store(directory, workers)?;
         let (seen, last) = (Count::default(), Instant::now());
         Ok(Self { store, partition, seen, records: 0, last, checkpoints: 0 })
     }
@@ -187,8 +188,8 @@ fn by_reader(batches: &[RecordBatch]) -> Outcome<u64> {
     Ok(events)
 }
 
-fn by_store(batches: &[RecordBatch], directory: &std::path::Path) -> Outcome<(u64, u64)> {
-    let (mut fed, mut reader) = (Fed::open(directory)?, reader(batches)?);
+fn by_store(batches: &[RecordBatch], directory: &std::path::Path, workers: usize) -> Outcome<(u64, u64)> {
+    let (mut fed, mut reader) = (Fed::open(directory, workers)?, reader(batches)?);
     let mut batch = reader.batch(fed.partition);
     for rows in batches {
         batch.clear();
@@ -198,8 +199,8 @@ fn by_store(batches: &[RecordBatch], directory: &std::path::Path) -> Outcome<(u6
     fed.end()
 }
 
-fn by_process(events: &[EventBatch], directory: &std::path::Path) -> Outcome<(u64, u64)> {
-    let mut fed = Fed::open(directory)?;
+fn by_process(events: &[EventBatch], directory: &std::path::Path, workers: usize) -> Outcome<(u64, u64)> {
+    let mut fed = Fed::open(directory, workers)?;
     for batch in events {
         fed.take(batch)?;
     }
@@ -207,7 +208,7 @@ fn by_process(events: &[EventBatch], directory: &std::path::Path) -> Outcome<(u6
 }
 
 fn by_two_threads(batches: &[RecordBatch], directory: &std::path::Path) -> Outcome<(u64, u64)> {
-    let (mut fed, mut reader) = (Fed::open(directory)?, reader(batches)?);
+    let (mut fed, mut reader) = (Fed::open(directory, 1)?, reader(batches)?);
     let partition = fed.partition;
     let (sender, filled) = sync_channel(4);
     let (spent, empty) = sync_channel::<EventBatch>(8);
@@ -248,7 +249,7 @@ fn main() -> Outcome<()> {
     let given = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let events = given.map(|given| given.parse()).transpose()?.unwrap_or(EVENTS);
     println!(
-        "{:28} {:>12} {:>10} {:>10} {:>8}",
+        "{:32} {:>12} {:>10} {:>10} {:>8}",
         "from record batches", "events/s", "ns/event", "results", "of map"
     );
     for (name, keys) in [("S1, 10k keys", 10_000), ("S4, 1M keys", 1_000_000)] {
@@ -265,15 +266,17 @@ fn main() -> Outcome<()> {
         let shapes = [
             ("hash map", map),
             ("read", median(ROUNDS, || by_reader(&batches))?),
-            ("process", median(ROUNDS, || Ok(by_process(&columns, directory()?.path())?.0))?),
-            ("store", median(ROUNDS, || Ok(by_store(&batches, directory()?.path())?.0))?),
+            ("process", median(ROUNDS, || Ok(by_process(&columns, directory()?.path(), 1)?.0))?),
+            ("process, 2 workers", median(ROUNDS, || Ok(by_process(&columns, directory()?.path(), 2)?.0))?),
+            ("store", median(ROUNDS, || Ok(by_store(&batches, directory()?.path(), 1)?.0))?),
+            ("store, 2 workers", median(ROUNDS, || Ok(by_store(&batches, directory()?.path(), 2)?.0))?),
             ("two threads", median(ROUNDS, || Ok(by_two_threads(&batches, directory()?.path())?.0))?),
         ];
         for (shape, (took, found)) in shapes {
             let nanos = took.as_nanos() as f64 / events as f64;
             let ratio = map.0.as_secs_f64() / took.as_secs_f64();
             println!(
-                "{:28} {:>12.0} {nanos:>10.1} {found:>10} {ratio:>7.2}x",
+                "{:32} {:>12.0} {nanos:>10.1} {found:>10} {ratio:>7.2}x",
                 format!("{name}: {shape}"),
                 1e9 / nanos
             );

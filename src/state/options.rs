@@ -49,7 +49,8 @@ pub(super) fn database(options: &StateOptions, memory: &StateMemory) -> Options 
     db.set_max_subcompactions(1);
     db.set_bytes_per_sync(1 << 20);
     db.set_avoid_unnecessary_blocking_io(true);
-    db.set_max_manifest_file_size(16 << 20);
+    // Every checkpoint holds a copy: it is begun anew before it is large.
+    db.set_max_manifest_file_size(1 << 20);
     // Its own log: warnings only, and no more than two small files.
     db.set_log_level(LogLevel::Warn);
     db.set_max_log_file_size(1 << 20);

@@ -9,7 +9,7 @@ use floodmark::aggregate::{
 };
 use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::error::ErrorKind;
-use floodmark::event::{EventBatch, ValueColumn};
+use floodmark::event::{EventBatch, KeyColumn, ValueColumn};
 use floodmark::event_time::{EventTime, Span, Tumbling};
 use floodmark::operator::{OperatorSpec, PartitionId, Trigger};
 use floodmark::store::{Barrier, Collected, CollectedRow, ReadTo, WindowStore};
@@ -267,4 +267,34 @@ fn a_column_of_another_type_than_declared_is_refused() {
     batch.values.swap(0, 1);
     let error = store.process(&batch, &mut Collected::default()).unwrap_err();
     assert!(error.to_string().contains("another type: field=n type=int"), "{error}");
+}
+
+/// A table that is large enough for the workers to be woken.
+#[test]
+fn workers_side_by_side_give_what_one_gives() {
+    const KEYS: u64 = 30_000;
+    let run = |workers: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let windows = Tumbling::new(Span::from_millis(1 << 40).unwrap(), 0).unwrap();
+        let spec = OperatorSpec::new("op", windows, &["key"], aggregates());
+        let run = Run { memory_bytes: 1 << 30, batch: 1, restart_every: 1, workers, spec };
+        let (mut store, partition, _) = run.open(&folder.path().join("state"));
+        let mut collected = Collected::default();
+        for first in (0..KEYS * 3).step_by(5_000) {
+            let mut batch = batch(partition, first..first + 5_000);
+            batch.keys = vec![KeyColumn::default()];
+            for event in first..first + 5_000 {
+                batch.keys[0].push(format!("a key of many that begin alike {}", event * 7 % KEYS).as_bytes());
+            }
+            store.process(&batch, &mut collected).unwrap();
+        }
+        assert!(store.hot_bytes() > 8 << 20);
+        store.end_of_input(&mut collected).unwrap();
+        collected.rows
+    };
+    let one = run(1);
+    assert_eq!(one.len(), KEYS as usize);
+    for workers in [2, 3, 16] {
+        same(&run(workers), &one);
+    }
 }

@@ -13,6 +13,8 @@ use crate::event_time::Window;
 
 /// With fewer events one thread is done sooner than several are woken.
 const SHARED_EVENTS_MIN: usize = 256;
+/// A smaller table is in the cache, where one thread is as fast as the rest of the way; its core is better used for that.
+const SHARED_BYTES_MIN: usize = 4 << 20;
 
 /// Hash of a user key. The same bytes have the same hash in every build and on every platform (XXH3, 64 bits).
 #[must_use]
@@ -188,6 +190,7 @@ impl PaneTable {
     /// their hashes.
     pub(super) fn settle(&mut self, batch: &EventBatch, keys: (&KeyColumn, &[u64]), workers: &Workers) {
         self.touched = false;
+        let large = self.bytes() >= SHARED_BYTES_MIN;
         let layout = &*self.layout;
         if self.aside.is_empty() {
             return self.shards.iter_mut().for_each(|shard| shard.settle(batch, layout));
@@ -198,10 +201,10 @@ impl PaneTable {
             let at = *at;
             shard.take(events, |hash| shard_of(hash, count) == at, keys, batch, layout);
         };
-        if events.len() < SHARED_EVENTS_MIN {
-            shards.iter_mut().for_each(take);
-        } else {
+        if large && events.len() >= SHARED_EVENTS_MIN {
             workers.each(&mut shards, take);
+        } else {
+            shards.iter_mut().for_each(take);
         }
         self.aside.clear();
     }

@@ -278,6 +278,8 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "flights.toml:18:10: state.memory: a store needs at least 16MiB",
         "512MiB",
     ),
+    ("[state]", "[state]\nworkers = 0", "at least 1", "workers = 3"),
+    ("[state]", "[state]\nworkers = 17", "more workers than there can be", "from 1 to 16"),
     ("[state]", "[state]\nmemory = \"9999999TiB\"", "no machine has so much memory", "512MiB"),
     (
         "\"out/late\"",

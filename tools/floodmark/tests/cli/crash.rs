@@ -200,6 +200,27 @@ fn flights_by_route_and_aircraft_survive_kills_at_any_moment() {
 }
 
 #[test]
+fn any_number_of_workers_gives_the_same_bytes_also_when_it_changes_at_a_restart() {
+    let with = |workers: usize| {
+        let windows = [BY_ORIGIN, BY_ROUTE].concat();
+        let text = pipeline(&sample(), OFTEN, &windows);
+        text.replace("memory = \"64MiB\"", &format!("memory = \"64MiB\"\nworkers = {workers}"))
+    };
+    let site = Site::in_memory(&with(1));
+    let (_, straight) = site.complete(&["--quiet"]);
+    for workers in 2..=8 {
+        site.reset();
+        site.write("pipeline.toml", with(workers));
+        let ended = site.run_with_fault("checkpoint.publish.after:kill:2");
+        assert_eq!(ended.signal, Some(SIGKILL), "{}", ended.stderr);
+        site.write("pipeline.toml", with(9 - workers));
+        let (summary, outputs) = site.complete(&["--quiet"]);
+        assert!(!summary["start"]["epoch"].is_null());
+        outputs.assert_same_as(&straight, &format!("{workers} workers, then {}", 9 - workers));
+    }
+}
+
+#[test]
 fn a_fault_at_every_point_leaves_nothing_lost_and_nothing_doubled() {
     let site = Site::in_memory(&pipeline(&sample(), OFTEN, BY_ORIGIN));
     let (_, straight) = site.complete(&["--quiet"]);
