@@ -11,7 +11,7 @@ use super::sink::{
     RecordSpec, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput, WriteJoined,
     WriteResults, newest_published_in, renamed_staged,
 };
-use super::source::{Position, Rejected};
+use super::source::{Position, Rejected, RestOfBlock};
 use super::task::RunOptions;
 use crate::checkpoint::{Manifest, Published};
 use crate::error::{Error, ErrorKind, Result};
@@ -49,8 +49,8 @@ pub struct Counters {
     pub input_bytes: u64,
     /// Lines read of the current batch, where the watermark advances by batches.
     pub batch_lines: u64,
-    /// A partition whose current block was not yet processed to its end, and the bytes that are left of it.
-    pub block_rest: Option<(String, u64)>,
+    /// What is left of the block that is being processed.
+    pub block_rest: Option<RestOfBlock>,
 }
 
 impl Counters {
@@ -88,7 +88,12 @@ impl Counters {
         ] {
             map.extend(counts.iter().map(|(name, count)| (format!("{group}.{name}"), *count)));
         }
-        map.extend(self.block_rest.iter().map(|(name, bytes)| (format!("block_rest.{name}"), *bytes)));
+        if let Some(RestOfBlock { partition, rest, ends }) = &self.block_rest {
+            map.insert(format!("block_rest.{partition}"), *rest);
+            if *ends {
+                map.insert(format!("block_ends.{partition}"), 1);
+            }
+        }
         map
     }
 
@@ -102,7 +107,10 @@ impl Counters {
                 None if name == "filtered" => counters.filtered = count,
                 None if name == "input_bytes" => counters.input_bytes = count,
                 None if name == "batch_lines" => counters.batch_lines = count,
-                Some(("block_rest", name)) => counters.block_rest = Some((name.to_owned(), count)),
+                Some(("block_rest", name)) => {
+                    let ends = map.contains_key(&format!("block_ends.{name}"));
+                    counters.block_rest = Some(RestOfBlock { partition: name.to_owned(), rest: count, ends });
+                }
                 Some(("rejected", reason)) => {
                     counters.rejected.insert(reason.to_owned(), count);
                 }

@@ -12,7 +12,9 @@ use super::outputs::{self, Outputs};
 use super::reader::{self, Next, Reader};
 use super::report::{Progress, Restart, RunSummary, SummaryBuilder, Watch};
 use super::sink::AheadPolicy;
-use super::source::{Block, FileSource, PartitionResume, RejectReason, Rejected, STDIN_NAME, check_columns};
+use super::source::{
+    Block, FileSource, PartitionResume, RejectReason, Rejected, RestOfBlock, STDIN_NAME, check_columns,
+};
 use super::strain::Strain;
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
@@ -90,7 +92,7 @@ pub fn run(
 ) -> Result<RunSummary> {
     let mut task = Task::open(config, options, clock, watch)?;
     let ended = task.drive(stop, watch);
-    task.finish(ended, watch)
+    task.finish(ended, stop, watch)
 }
 
 struct Task<'a> {
@@ -147,7 +149,7 @@ impl<'a> Task<'a> {
         let resume = resume(config, restored);
         let source = FileSource::open(&config.sources, plans, &resume, Arc::clone(&clock))?;
         let source = match &outputs.counters.block_rest {
-            Some((partition, bytes)) => source.with_rest_of_block(partition, *bytes),
+            Some(block) => source.with_rest_of_block(block),
             None => source,
         };
         let source = match config.watermark.advance {
@@ -318,6 +320,8 @@ impl<'a> Task<'a> {
         let mut next = 0;
         while next < block.batch.len() {
             next = self.process_piece(&block.batch, next)?;
+            // Also behind a checkpoint that came between two pieces.
+            self.changed = true;
             let is_piece = next < block.batch.len();
             if self.store.is_firing() || is_piece {
                 self.stand_between(&block, next, start)?;
@@ -394,6 +398,14 @@ impl<'a> Task<'a> {
         let place = block.place_before(next, start);
         self.outputs.reject_before(place.and(block.batch.records.get(next).copied()))?;
         self.account(block, place, start);
+        // That the partition ends is told once the block is done.
+        let ends = block.end_of_partition;
+        let reached = place.unwrap_or(block.position);
+        self.outputs.counters.block_rest = (place.is_some() || ends).then(|| RestOfBlock {
+            partition: self.readings[block.partition.0 as usize].name.clone(),
+            rest: block.rest_behind(reached),
+            ends,
+        });
         self.mid_block = false;
         Ok(())
     }
@@ -404,8 +416,7 @@ impl<'a> Task<'a> {
         let (before, reached) = (reading.position, place.unwrap_or(block.position));
         reading.position = reached;
         let counters = &mut self.outputs.counters;
-        let rest = block.rest_behind(reached);
-        counters.block_rest = place.map(|_| (reading.name.clone(), rest));
+        counters.block_rest = None;
         let from = if before == start { 0 } else { before.records };
         let passed = |line: u64| line > from && place.is_none_or(|place| line <= place.records);
         let filtered = block.filtered_records.iter().filter(|(line, _)| passed(*line));
@@ -549,26 +560,26 @@ impl<'a> Task<'a> {
 
     /// Closes what is to be closed, makes the last checkpoint, and sums up. After an error of the source, what was
     /// read before it is still made durable.
-    fn finish(mut self, ended: Result<Ended>, watch: &mut dyn Watch) -> Result<RunSummary> {
-        match &ended {
-            Ok(Ended::Input) => {
-                self.end_last_batches()?;
-                let open = self.store.watermark() != Watermark::End;
-                if self.config.watermark.close_at_end && open {
-                    self.store.end_of_input(&mut self.outputs)?;
-                    self.changed = true;
-                }
+    fn finish(
+        mut self,
+        mut ended: Result<Ended>,
+        stop: &StopFlag,
+        watch: &mut dyn Watch,
+    ) -> Result<RunSummary> {
+        if matches!(ended, Ok(Ended::Input)) {
+            self.close(stop, watch)?;
+            if self.store.is_firing() {
+                // The next run, which finds nothing more to read, fires the rest.
+                ended = Ok(Ended::Stopped);
             }
-            Ok(Ended::Stopped) => {}
-            // A store or sink that failed refuses this as well; the first error is the one to tell. What came of half
-            // a block must not be kept: all of it is read again.
-            Err(_) if self.mid_block => {}
-            Err(_) => {
-                let saved = self.last_checkpoint(watch);
-                if let Err(error) = saved {
-                    tracing::debug!(%error, "no last checkpoint after an error");
-                }
-            }
+        }
+        // A store or sink that failed refuses this as well; the first error is the one to tell. What came of half a
+        // block must not be kept: all of it is read again.
+        if ended.is_err()
+            && !self.mid_block
+            && let Err(error) = self.last_checkpoint(watch)
+        {
+            tracing::debug!(%error, "no last checkpoint after an error");
         }
         let outcome = match ended? {
             Ended::Input => "completed",
@@ -581,6 +592,16 @@ impl<'a> Task<'a> {
         let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);
         watch.finished(&summary);
         Ok(summary)
+    }
+
+    /// The input is at its end. Fires all that this makes due, unless a stop is asked for.
+    fn close(&mut self, stop: &StopFlag, watch: &mut dyn Watch) -> Result<()> {
+        self.end_last_batches()?;
+        if self.config.watermark.close_at_end && self.store.watermark() != Watermark::End {
+            self.store.end_of_input(&mut self.outputs)?;
+            self.changed = true;
+        }
+        self.fire_on(stop, watch)
     }
 
     fn last_checkpoint(&mut self, watch: &mut dyn Watch) -> Result<()> {

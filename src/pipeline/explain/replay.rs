@@ -567,7 +567,7 @@ fn open_source(
     let source = FileSource::open(&config.sources, plans, &positions, Arc::clone(clock))?;
     let counters = manifest.map(|manifest| Counters::from_map(&manifest.counters)).unwrap_or_default();
     let source = match counters.block_rest {
-        Some((partition, bytes)) => source.with_rest_of_block(&partition, bytes),
+        Some(block) => source.with_rest_of_block(&block),
         None => source,
     };
     let source = match config.watermark.advance {

@@ -38,6 +38,17 @@ pub struct Block {
     pub end_of_batch: bool,
 }
 
+/// What is left of a block that a checkpoint was made in the middle of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestOfBlock {
+    /// The name of its partition.
+    pub partition: String,
+    /// Bytes of text, or rows where they are no text.
+    pub rest: u64,
+    /// The partition ends with the block. That was seen when the block was read; looking again might find more.
+    pub ends: bool,
+}
+
 impl Block {
     /// Where reading would go on if it had ended before event `next`; the block starts at `start`. `None` when there is
     /// no such event.

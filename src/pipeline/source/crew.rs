@@ -98,7 +98,7 @@ impl Crew {
     ) -> Result<usize> {
         let Whole { text, cut, start, complete, records } = whole;
         let ends = self.ends(&text[..cut], start, complete, records);
-        let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else {
+        let [first, .., last] = ends[..] else {
             return Ok(BlockParser::new(rows, &text[..cut], start, complete, block).parse(records));
         };
         let shared = Arc::new(std::mem::take(text));

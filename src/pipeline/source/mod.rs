@@ -42,7 +42,7 @@ use crate::pipeline::config::{Compression, Format, Partitioning, SourceConfig};
 #[cfg(feature = "parquet")]
 pub use self::parquet::BLOCK_ROWS;
 pub use crate::checkpoint::{Position, SourceIdentity};
-pub use block::Block;
+pub use block::{Block, RestOfBlock};
 pub use files::STDIN_NAME;
 pub use partition::{BLOCK_BYTES, RECORD_BYTES_MAX};
 pub use plan::{EventColumns, ParsePlan, ValueField, WindowColumns};
@@ -53,7 +53,7 @@ pub use survey::{Survey, survey};
 use block::Records;
 use crew::Crew;
 use csv::Columns;
-use partition::{CHOICES, CHOICES_OF_STREAM, Limits, Parsers, Partition, Wanted};
+use partition::{CHOICES, CHOICES_OF_STREAM, Exact, Limits, Parsers, Partition, Wanted};
 use row::RowReader;
 
 /// Files kept open at a time, or an eighth of what the process may open. Beyond it the one that waited longest is closed; it is opened again in its turn.
@@ -115,7 +115,7 @@ pub struct FileSource {
     leaves_unended: bool,
     crew: Option<Crew>,
     // The partition, by index, and the bytes or rows of a block that a checkpoint was made in the middle of.
-    rest: Option<(usize, u64)>,
+    rest: Option<(usize, Exact)>,
 }
 
 /// Batches of so many lines, and how many lines of the current one were read.
@@ -233,12 +233,13 @@ impl FileSource {
         self
     }
 
-    /// Reads the rest of a block first, `rest` of it (bytes, or rows where they are no text), that a checkpoint was made in the middle of: in which order the
-    /// files are read goes on as if it had been read in one piece.
+    /// Reads the rest of a block first that a checkpoint was made in the middle of: all goes on as if it had been read in
+    /// one piece.
     #[must_use]
-    pub fn with_rest_of_block(mut self, partition: &str, rest: u64) -> Self {
-        let index = self.partitions.iter().position(|known| known.name == partition && !known.finished);
-        self.rest = index.map(|index| (index, rest));
+    pub fn with_rest_of_block(mut self, block: &RestOfBlock) -> Self {
+        let index = self.partitions.iter().position(|known| known.name == block.partition && !known.finished);
+        let length = usize::try_from(block.rest).unwrap_or(usize::MAX);
+        self.rest = index.map(|index| (index, Exact { length, ends: block.ends }));
         self
     }
 
@@ -314,7 +315,7 @@ impl FileSource {
         feed.rows.prepare(&mut block.batch);
         feed.rows.set_limits(bounds);
         let lines_max = self.batches.map(|batches| batches.size.saturating_sub(batches.done).max(1));
-        let wanted = Wanted { lines_max, exact: rest.and_then(|(_, bytes)| usize::try_from(bytes).ok()) };
+        let wanted = Wanted { lines_max, exact: rest.map(|(_, exact)| exact) };
         let parsers = Parsers { rows: &mut feed.rows, others: &mut feed.others, crew: self.crew.as_mut() };
         partition.next_block(parsers, &mut block, self.limits, wanted)?;
         if let Some(batches) = &mut self.batches {

@@ -67,8 +67,17 @@ pub(super) struct Limits {
 pub(super) struct Wanted {
     /// After so many lines.
     pub(super) lines_max: Option<u64>,
-    /// After exactly so many bytes, or rows, instead of those of an ordinary block.
-    pub(super) exact: Option<usize>,
+    /// Exactly there, instead of where an ordinary block does.
+    pub(super) exact: Option<Exact>,
+}
+
+/// Where the rest of a block ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exact {
+    /// After so many bytes, or rows.
+    pub(super) length: usize,
+    /// So does the partition, whatever is there now.
+    pub(super) ends: bool,
 }
 
 /// Who parses a block.
@@ -176,7 +185,8 @@ impl Partition {
     ) -> Result<()> {
         file.set_limits(rows.limits());
         let lines_max = wanted.lines_max.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-        let rows_max = wanted.exact.into_iter().chain(lines_max).fold(BLOCK_ROWS, usize::min);
+        let rows_max =
+            wanted.exact.map(|exact| exact.length).into_iter().chain(lines_max).fold(BLOCK_ROWS, usize::min);
         let before = self.position.records;
         let read = file.read(before, rows_max, block);
         let read = read.inspect_err(|_| block.clear())? as u64;
@@ -203,14 +213,15 @@ impl Partition {
         let mut text = std::mem::take(&mut block.batch.text);
         let Wanted { mut lines_max, mut exact } = wanted;
         let Parsers { rows, others, mut crew } = parsers;
-        let mut target = exact.unwrap_or(limits.block_bytes);
+        let mut target = exact.map_or(limits.block_bytes, |exact| exact.length);
         let before = self.position;
         loop {
             reader.fill(&mut text, target);
             // A batch ends with the first record that reaches its last line.
             let cut = lines_max.map_or(text.len(), |lines| end_of_lines(&text, lines));
-            let cut = exact.map_or(cut, |exact| cut.min(exact));
-            let at_end = reader.is_complete() && cut == text.len();
+            let cut = exact.map_or(cut, |exact| cut.min(exact.length));
+            let told = exact.is_some_and(|exact| exact.ends && exact.length == text.len());
+            let at_end = (told || reader.is_complete()) && cut == text.len();
             let complete = at_end && !self.leaves_unended;
             let start = self.position;
             let consumed = match &mut crew {

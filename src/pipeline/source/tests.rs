@@ -473,8 +473,10 @@ fn the_rest_of_a_block_comes_first_and_the_order_of_the_files_is_what_it_was() {
         seen.extend(whole.into_iter().take(2));
         let go_on = |rest: Option<u64>| {
             let source = open_at(&config, &resume, limits).unwrap();
+            let ends = block.end_of_partition;
+            let rest = rest.map(|rest| RestOfBlock { partition: name.clone(), rest, ends });
             let mut source = match rest {
-                Some(bytes) => source.with_rest_of_block(&name, bytes),
+                Some(rest) => source.with_rest_of_block(&rest),
                 None => source,
             };
             [seen.clone(), read_all(&mut source).unwrap()].concat()
@@ -483,6 +485,74 @@ fn the_rest_of_a_block_comes_first_and_the_order_of_the_files_is_what_it_was() {
         otherwise += usize::from(go_on(None) != straight);
     }
     assert!(otherwise > 0, "the order would be the same without the rest");
+}
+
+#[test]
+fn the_rest_of_a_last_block_ends_its_file_as_all_of_it_did() {
+    // A last line that is left for later is looked for again by every run, so that files end once more.
+    for (end, grows) in [("\n", false), ("\n", true), ("", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, from) in [("a.jsonl", 0), ("b.jsonl", 500)] {
+            let text = lines(40, from);
+            put(directory.path(), name, format!("{}{end}", text.trim_end()).as_bytes());
+        }
+        let config = config(directory.path(), "\"*.jsonl\"", MILLIS);
+        let limits = Limits { block_bytes: 300, record_bytes: RECORD_BYTES_MAX };
+        let open = |resume: &[PartitionResume]| {
+            open_at(&config, resume, limits).unwrap().leaving_unended_lines(grows)
+        };
+        let told = |source: &mut FileSource, block: &Block, seen: &mut Vec<String>| {
+            describe(source, block, seen);
+            seen.extend(block.end_of_partition.then(|| format!("end of {:?}", block.partition)));
+            seen.extend(block.end_of_watermark.map(|of| format!("end of the watermark of {of:?}")));
+        };
+        let mut straight = Vec::new();
+        let mut source = open(&[]);
+        while let Some(block) = source.next_block(None).unwrap() {
+            told(&mut source, &block, &mut straight);
+        }
+        let (mut source, mut seen, mut last_blocks) = (open(&[]), Vec::new(), 0);
+        loop {
+            let mut resume: Vec<_> = source.partitions().iter().map(|info| info.resume.clone()).collect();
+            let Some(block) = source.next_block(None).unwrap() else { break };
+            let events = block.batch.len();
+            // In front of the last event of a block that ends its file, and behind it.
+            for done in events.saturating_sub(1)..=events {
+                if !block.end_of_partition {
+                    break;
+                }
+                last_blocks += 1;
+                let known = &mut resume[block.partition.0 as usize];
+                let place = block.place_before(done, Position::default());
+                let start = block.position.bytes - block.batch.text.len() as u64;
+                known.position =
+                    place.map_or(block.position, |place| Position { bytes: start + place.bytes, ..place });
+                known.max_time = block.batch.times[..done]
+                    .iter()
+                    .max()
+                    .copied()
+                    .map(EventTime::from_millis)
+                    .max(known.max_time);
+                let rest = RestOfBlock {
+                    partition: known.name.clone(),
+                    rest: block.position.bytes - known.position.bytes,
+                    ends: true,
+                };
+                let mut found = seen.clone();
+                let mut whole = Vec::new();
+                describe(&source, &block, &mut whole);
+                found.extend(whole.into_iter().take(done));
+                let mut resumed = open(&resume).with_rest_of_block(&rest);
+                while let Some(block) = resumed.next_block(None).unwrap() {
+                    told(&mut resumed, &block, &mut found);
+                }
+                let differs = found.iter().zip(&straight).find(|(found, straight)| found != straight);
+                assert!(found == straight, "end={end:?} grows={grows} done={done}: {differs:?}");
+            }
+            told(&mut source, &block, &mut seen);
+        }
+        assert_eq!(last_blocks, 4);
+    }
 }
 
 #[test]
@@ -883,11 +953,21 @@ proptest! {
     fn blocks_say_the_same_whoever_parses_their_pieces(
         texts in prop::collection::vec(arbitrary_lines(), 1..6), quotes in any::<bool>(), block_bytes in 100_usize..2_000,
         piece_bytes in 1_usize..200, helpers in 0_usize..4, csv in any::<bool>(), grows in any::<bool>(),
+        unended in prop::option::of(0_usize..600),
     ) {
         let directory = tempfile::tempdir().unwrap();
         let mut text = texts.concat();
         if !quotes {
             text.retain(|&byte| byte != b'"');
+        }
+        // A last line without an end, which may be longer than a piece.
+        let padding = "x".repeat(unended.unwrap_or_default());
+        match unended {
+            Some(_) if csv => text.extend_from_slice(format!("5,k,7,,{padding}").as_bytes()),
+            Some(_) => {
+                text.extend_from_slice(format!("{{\"ts\":5,\"k\":\"k\",\"v\":7,\"more\":\"{padding}\"}}").as_bytes());
+            }
+            None => {}
         }
         let name = if csv { "in.csv" } else { "in.jsonl" };
         let header = if csv { "csv = { header = false, columns = [\"ts\", \"k\", \"v\", \"f\", \"p\"] }" } else { "" };

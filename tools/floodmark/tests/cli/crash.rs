@@ -444,7 +444,7 @@ output = { path = "out/minutes", metadata = true }
     let mut in_the_middle = 0;
     for nth in 1.. {
         site.reset();
-        let ended = site.run_with_fault(&format!("checkpoint.publish.after:kill:{nth}"));
+        let ended = site.run_with_fault_at(&format!("checkpoint.publish.after:kill:{nth}"), &[]);
         if ended.signal != Some(SIGKILL) {
             break;
         }
@@ -457,6 +457,66 @@ output = { path = "out/minutes", metadata = true }
         outputs.assert_same_as(&straight, &format!("killed in checkpoint {newest}"));
     }
     assert!(in_the_middle > 0, "no checkpoint came in the middle of the firing");
+}
+
+/// Ten windows of 4,000 keys, all open when the input ends: more than is fired in one step.
+fn all_open_at_the_end() -> Vec<u8> {
+    let at = |index: u64| 1_700_000_040_000 + (index / 4_000) * 60_000;
+    let line = |index: u64| format!("{{\"ts\":{},\"key\":\"k{}\"}}\n", at(index), index % 4_000);
+    (0..40_000).map(line).collect::<String>().into_bytes()
+}
+
+const ALL_OPEN: &str = r#"
+[[window]]
+name = "minutes"
+key = ["key"]
+type = "tumbling"
+size = "1m"
+aggregates = [{ name = "n", function = "count" }]
+output = { path = "out/minutes" }
+"#;
+
+fn with_all_open(checkpoint: &str) -> Site {
+    let text = pipeline("path = \"all.jsonl\"", checkpoint, ALL_OPEN);
+    let text = text.replace("delay = \"15m\"", "delay = \"3h\"").replace(
+        "time = { field = \"sched_dep\", format = \"rfc3339\", min = \"2013-01-01T00:00:00Z\", max = \"2016-01-01T00:00:00Z\" }",
+        "time = { field = \"ts\", format = \"epoch_ms\" }",
+    );
+    let site = Site::in_memory(&text);
+    site.write("all.jsonl", all_open_at_the_end());
+    site
+}
+
+#[test]
+fn all_that_is_open_at_the_end_of_the_input_is_fired_however_much_it_is() {
+    let site = with_all_open(NEVER);
+    let (summary, straight) = site.complete(&["--quiet"]);
+    assert_eq!(straight.rows("minutes").len(), 40_000, "{summary}");
+    assert_eq!(summary["open_panes"], 0, "{summary}");
+    // Killed in each of its checkpoints, also those that come in the middle of the last firing.
+    let site = with_all_open(OFTEN);
+    for nth in 1.. {
+        site.reset();
+        let ended = site.run_with_fault_at(&format!("checkpoint.publish.after:kill:{nth}"), &[]);
+        if ended.signal != Some(SIGKILL) {
+            assert!(nth > 2, "hardly a checkpoint was made");
+            break;
+        }
+        let (_, outputs) = site.complete(&["--quiet"]);
+        outputs.assert_same_as(&straight, &format!("killed in its checkpoint {nth}"));
+    }
+}
+
+#[test]
+fn what_comes_behind_a_checkpoint_in_the_middle_of_the_last_block_is_kept_at_a_rate_too() {
+    let text = pipeline(&sample(), "interval = \"100ms\"", BY_ORIGIN);
+    let text = text.replace("delay = \"15m\"", "delay = \"15m\"\nclose_at_end = false");
+    let site = Site::in_memory(&text);
+    let (_, straight) = site.complete(&["--quiet"]);
+    let again = Site::in_memory(&text);
+    let (summary, outputs) = again.complete(&["--quiet", "--rate", "30000"]);
+    assert!(summary["checkpoints"]["count"].as_u64().unwrap() > 1, "{summary}");
+    outputs.assert_same_as(&straight, "at a rate");
 }
 
 #[test]

@@ -92,13 +92,15 @@ impl Site {
     /// Runs with a fault point armed. A run from the beginning that was over before it came to the fault, for it made
     /// fewer checkpoints than the fault waits for on a busy machine, is made again with slower input.
     pub(crate) fn run_with_fault(&self, fault: &str) -> Ended {
-        let run = |arguments: &[&str]| {
-            Ended::of(self.command(arguments).env("FLOODMARK_FAULT", fault).output().unwrap())
-        };
         if self.path("state").exists() || !ends_a_run(fault) {
-            return run(&[]);
+            return self.run_with_fault_at(fault, &[]);
         }
-        ever_slower(run, || self.reset())
+        ever_slower(|rate| self.run_with_fault_at(fault, rate), || self.reset())
+    }
+
+    /// Runs once with a fault point armed, whether it comes to that or not.
+    pub(crate) fn run_with_fault_at(&self, fault: &str, arguments: &[&str]) -> Ended {
+        Ended::of(self.command(arguments).env("FLOODMARK_FAULT", fault).output().unwrap())
     }
 
     /// Runs to the end of the input, which must come, and returns the outputs.
