@@ -14,7 +14,7 @@ fn every_contender_answers_what_the_hash_map_answers() {
     for (shape, events) in [(Shape::S1, 700_000), (Shape::S4, 600_000)] {
         let stream = Stream::new(shape, events).expect("a stream");
         let right = results(Contender::HashMap, &stream);
-        assert!(right.rows() > 20_000);
+        assert!(right.rows() >= 20_000, "{}", right.rows());
         for contender in Contender::value_variants() {
             let given = results(*contender, &stream);
             assert_eq!(given.differ_from(&right), None, "{contender:?} over {shape:?}");
