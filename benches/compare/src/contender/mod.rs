@@ -190,7 +190,7 @@ fn write_key(bytes: &mut Vec<u8>, window: i64, key: &str) {
     bytes.extend_from_slice(key.as_bytes());
 }
 
-/// Takes the range of keys of one window apart into results; `pairs` are whole keys and encoded panes.
+/// Takes a stored pane of a fired window: its key as [`write_key`] wrote it, and its bytes.
 fn take_pair(window: i64, key: &[u8], pane: &[u8], results: &mut Results) -> Outcome<()> {
     let key = key.get(8..).ok_or("a key is shorter than its window")?;
     let pane = crate::results::Pane::from_bytes(pane).ok_or("a stored pane is not as long as a pane")?;
