@@ -17,7 +17,7 @@ fn what_is_only_compared_with_is_no_dependency_of_the_product() {
         "benches/compare is a workspace of its own"
     );
     let lock = read(&root().join("Cargo.lock"));
-    for name in ["fjall", "laminar-db", "redb", "rusqlite"] {
+    for name in ["fjall", "redb", "rusqlite"] {
         assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name} is in Cargo.lock");
         dependency("benches/compare/Cargo.toml", name);
     }

@@ -93,7 +93,6 @@ pub(crate) struct ShapeReport {
 const GET_PUT: [&str; 2] = ["rocksdb", "rocksdb-checkpoints"];
 const FROM_ARROW: [&str; 2] = ["floodmark", "floodmark-two-threads"];
 const FROM_TEXT: [&str; 1] = ["floodmark-text"];
-const LAMINARDB: [&str; 2] = ["laminardb", "laminardb-checkpoints"];
 
 impl ShapeReport {
     pub(crate) fn new(shape: Shape, results: u64, events: u64, measured: Vec<Measured>) -> Self {
@@ -141,7 +140,6 @@ fn targets(shape: Shape, lines: &[Line]) -> Vec<Target> {
     let held = [
         ("from Arrow, times RocksDB get/put", &FROM_ARROW[..], &GET_PUT[..], times_get_put),
         ("from JSON lines, times RocksDB get/put", &FROM_TEXT, &GET_PUT, times_get_put),
-        ("from Arrow, times LaminarDB", &FROM_ARROW, &LAMINARDB, 1.0),
     ];
     let target = |(what, ours, theirs, wanted): (&'static str, &[&str], &[&str], f64)| {
         let reached = fastest(lines, ours)? / fastest(lines, theirs)?;

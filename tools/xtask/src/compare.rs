@@ -8,31 +8,21 @@ use std::path::PathBuf;
 use crate::step::{Failure, Steps, root};
 
 const MANIFEST: &str = "benches/compare/Cargo.toml";
-/// LaminarDB brings a query engine along: some 230 crates more.
-const LAMINARDB: &str = "--laminardb";
-const CHECK: &str = "--check";
 
-/// Runs it with these arguments, or checks it with `--check`.
+/// Runs it with these arguments, or checks it with `--check` alone.
 pub(crate) fn run(steps: &mut Steps, target: &str, args: &[String]) -> Result<(), Failure> {
-    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    let features: &[&str] = if has(LAMINARDB) { &["--features", "laminardb"] } else { &[] };
-    let rest: Vec<&str> =
-        args.iter().map(String::as_str).filter(|arg| ![LAMINARDB, CHECK].contains(arg)).collect();
-    let place = ["--manifest-path", MANIFEST, "--locked", "--target-dir", target];
-    if !has(CHECK) {
-        let run = ["run", "--release"];
-        return steps.cargo("compare", &[&run, place.as_slice(), features, &["--"], &rest].concat());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let place = ["--release", "--locked", "--manifest-path", MANIFEST, "--target-dir", target];
+    if !args.contains(&"--check") {
+        return steps.cargo("compare", &[&["run"], place.as_slice(), &["--"], &args].concat());
     }
-    if !rest.is_empty() {
+    if args.len() > 1 {
         return Err(Failure::Usage);
     }
     steps.cargo("format", &["fmt", "--manifest-path", MANIFEST, "--", "--check"])?;
-    let deny = ["--", "-D", "warnings"];
-    steps.cargo(
-        "lints",
-        &[&["clippy", "--release", "--all-targets"], place.as_slice(), features, &deny].concat(),
-    )?;
-    steps.cargo("tests", &[&["test", "--release"], place.as_slice(), features].concat())
+    let lints = ["--all-targets", "--", "-D", "warnings"];
+    steps.cargo("lints", &[&["clippy"], place.as_slice(), &lints].concat())?;
+    steps.cargo("tests", &[&["test"], place.as_slice()].concat())
 }
 
 /// Where its build goes, below the target directory of everything else.

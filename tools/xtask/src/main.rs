@@ -32,8 +32,8 @@ usage: cargo xtask <command>
   fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
   fuzz [TARGET…] [--for SECONDS] [--seed N]   search for inputs that break a decoder, 60 s each unless told otherwise
   fuzz TARGET FILE   one input again
-  compare [--laminardb] [OPTION…]   the same work on Floodmark and on what else a Rust program would use; --help has the options
-  compare --check [--laminardb]   formatting, lints and tests of that comparison, which is a workspace of its own
+  compare [OPTION…]   the same work on Floodmark and on what else a Rust program would use; --help has the options
+  compare --check     formatting, lints and tests of that comparison, which is a workspace of its own
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:

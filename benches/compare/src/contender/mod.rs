@@ -1,13 +1,11 @@
 //! What is compared, and the loop that feeds the contenders that only store panes.
 //!
 //! A store of panes is told the window and the key of every event; when to fire and when to make things durable is the
-//! loop's matter, the same for all. Engines (Floodmark, LaminarDB) decide on their own and have loops of their own.
+//! loop's matter, the same for all. Floodmark decides on its own, and has loops of its own.
 
 mod fjall;
 mod floodmark;
 mod floodmark_text;
-#[cfg(feature = "laminardb")]
-mod laminardb;
 mod map;
 mod redb;
 mod rocksdb;
@@ -45,12 +43,6 @@ pub(crate) enum Contender {
     Redb,
     /// SQLite: an upsert for every event, in transactions.
     Sqlite,
-    /// LaminarDB, state in memory.
-    #[cfg(feature = "laminardb")]
-    Laminardb,
-    /// LaminarDB with checkpoints.
-    #[cfg(feature = "laminardb")]
-    LaminardbCheckpoints,
     /// A Floodmark store, on the thread that reads the batches.
     Floodmark,
     /// A Floodmark store, with the batches read on a thread beside it.
@@ -94,10 +86,6 @@ impl Contender {
             Self::Fjall => ("fjall get/insert", "Arrow", "log, synced every second"),
             Self::Redb => ("redb get/insert", "Arrow", "transaction of a second"),
             Self::Sqlite => ("SQLite upsert", "Arrow", "transaction of a second"),
-            #[cfg(feature = "laminardb")]
-            Self::Laminardb => ("LaminarDB", "Arrow", "nothing"),
-            #[cfg(feature = "laminardb")]
-            Self::LaminardbCheckpoints => ("LaminarDB", "Arrow", "checkpoint every second"),
             Self::Floodmark => ("Floodmark", "Arrow", "checkpoint every second"),
             Self::FloodmarkTwoThreads => ("Floodmark, two threads", "Arrow", "checkpoint every second"),
             Self::FloodmarkText => {
@@ -117,10 +105,6 @@ impl Contender {
             Self::Fjall => drive(fjall::Panes::open(dir)?, stream),
             Self::Redb => drive(redb::Panes::open(dir)?, stream),
             Self::Sqlite => drive(sqlite::Panes::open(dir)?, stream),
-            #[cfg(feature = "laminardb")]
-            Self::Laminardb => laminardb::run(stream, None),
-            #[cfg(feature = "laminardb")]
-            Self::LaminardbCheckpoints => laminardb::run(stream, Some(dir)),
             Self::Floodmark => floodmark::one_thread(stream, dir),
             Self::FloodmarkTwoThreads => floodmark::two_threads(stream, dir),
             Self::FloodmarkText => floodmark_text::run(stream, dir),
