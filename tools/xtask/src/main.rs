@@ -4,6 +4,7 @@
 //! yet. It knows how to start other programs, and nothing about Floodmark itself.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to people on the terminal")]
 
+mod compare;
 mod deny;
 mod doctor;
 mod fuzz;
@@ -31,6 +32,8 @@ usage: cargo xtask <command>
   fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
   fuzz [TARGET…] [--for SECONDS] [--seed N]   search for inputs that break a decoder, 60 s each unless told otherwise
   fuzz TARGET FILE   one input again
+  compare [OPTION…]   the same work on Floodmark and on what else a Rust program would use; --help has the options
+  compare --check     formatting, lints and tests of that comparison, which is a workspace of its own
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "simulate" => tasks::simulate(&rest),
         "fixtures" => tasks::fixtures(&rest),
         "fuzz" => tasks::fuzz(&rest),
+        "compare" => tasks::compare(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),
         "check" => tasks::check(),

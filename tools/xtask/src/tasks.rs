@@ -6,6 +6,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::compare as comparing;
 use crate::deny;
 use crate::doctor;
 use crate::fuzz as fuzzing;
@@ -93,6 +94,12 @@ pub(crate) fn fuzz(args: &[String]) -> Result<(), Failure> {
     fuzzing::run(prepare("dev")?, args)
 }
 
+/// `cargo xtask compare`: Floodmark and others over the same streams.
+pub(crate) fn compare(args: &[String]) -> Result<(), Failure> {
+    let target = comparing::target_dir(target_dir());
+    comparing::run(&mut prepare("compare/release")?, &target.display().to_string(), args)
+}
+
 /// `cargo xtask check`: formatting, lints, documentation.
 pub(crate) fn check() -> Result<(), Failure> {
     let mut steps = prepare("dev")?;
@@ -150,7 +157,7 @@ pub(crate) fn ci() -> Result<(), Failure> {
     done
 }
 
-/// Checks the machine and says what the first build will take.
+/// Checks the machine and says what the first build will take. A profile of another workspace is named by its folder.
 fn prepare(profile: &str) -> Result<Steps, Failure> {
     let native = doctor::ready()?;
     let built = target_dir().join(if profile == "dev" { "debug" } else { profile }).join("build");

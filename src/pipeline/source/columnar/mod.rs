@@ -59,7 +59,6 @@ use super::time::TimeReader;
 use super::token::{Kind, Token};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventBatch, KeyColumn, PartitionId, ValueColumn};
-use crate::operator::Limits;
 use crate::pipeline::config::{EpochUnit, TimeConfig, TimeFormat};
 
 /// Makes events of the rows of record batches that have one schema.
@@ -180,7 +179,7 @@ impl ColumnarReader {
 
     /// Takes the bounds for the rows to come.
     #[cfg(feature = "parquet")]
-    pub(super) fn set_limits(&mut self, limits: Limits) {
+    pub(super) fn set_limits(&mut self, limits: crate::operator::Limits) {
         self.rows.set_limits(limits);
     }
 
