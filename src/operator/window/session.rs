@@ -294,7 +294,7 @@ impl SessionOperator {
         Some((only, Window { start, end: session.window.end.max(own.end) }))
     }
 
-    /// The sessions of a key that an interval overlaps or touches, and the window that they make together.
+    /// The sessions of a key that an interval overlaps or touches, by start, and the window that they make together.
     fn touched_by(&self, key: u32, own: Window) -> (Vec<u32>, Window) {
         let (mut touched, mut window) = (Vec::new(), own);
         let mut at = self.first_of(key);
@@ -307,6 +307,8 @@ impl SessionOperator {
             }
             at = session.next;
         }
+        // In which order they are linked is another after a restart.
+        touched.sort_unstable_by_key(|&at| self.sessions[at as usize].window.start);
         (touched, window)
     }
 

@@ -187,8 +187,9 @@ impl<S: Source> RowFile<S> {
             self.shown,
             row + 1
         );
-        let remedy = "replace it by the whole file as it was, and run again: reading goes on at this row; or write the row \
-                      groups that can be read into a new file, and read that from the start";
+        let remedy = "replace it by the whole file, and start over with another state directory and other output directories: \
+                      this state knows the file by its first and last 64 KiB. If it was whole when this state first read \
+                      it, or is damaged elsewhere, run again: reading goes on at this row";
         Error::new(ErrorKind::Invalid, message).with_remedy(remedy)
     }
 }

@@ -257,7 +257,12 @@ fn a_damaged_file_is_read_up_to_the_damage_and_goes_on_once_it_is_whole() {
     let page = first_page_of_second_group(&site);
     damaged[page..page + 100].fill(0xff);
     site.write("rows.parquet", &damaged);
-    let words = ["the Parquet file cannot be read on", "row_group=1", "replace it by the whole file"];
+    let words = [
+        "the Parquet file cannot be read on",
+        "row_group=1",
+        "replace it by the whole file",
+        "run again: reading goes on at this row",
+    ];
     site.run(&[]).assert_refused(INVALID, &words);
     site.write("rows.parquet", &whole);
     site.complete(&[]);
