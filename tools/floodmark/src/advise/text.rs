@@ -81,6 +81,11 @@ fn head(advice: &Advice) -> String {
     ];
     let quantiles = quantiles.map(|(name, millis)| format!("{name} {}", length(millis)));
     row("lateness", quantiles.join("   "));
+    let step = advice.partitions.iter().max_by_key(|partition| partition.step_max_ms);
+    if let Some(step) = step.filter(|step| step.step_max_ms > 0) {
+        let length = length(step.step_max_ms);
+        row("longest step", format!("{length} from all events before to one, in {}", step.partition));
+    }
     // The headings are empty.
     let rendered = table.render(0);
     let rows = rendered.split_once('\n').map_or("", |(_, rows)| rows);
@@ -157,34 +162,34 @@ fn partitions(advice: &Advice) -> String {
     format!("\n{}{more}", table.render(0))
 }
 
-/// What lies ahead: negative lateness, of which clocks are the usual cause.
+/// What lies ahead: negative lateness, of which clocks are the usual cause. Nothing where nothing does.
 fn ahead(advice: &Advice) -> String {
-    let mut table = Table::new(&["ahead", ">events", ">P50", ">P99", ">max", ">longest step"]);
-    let cells = |name: &str, spread: &Spread, step: Option<i64>| {
-        vec![
-            name.to_owned(),
-            grouped(spread.above_zero),
-            length(spread.p50_ms),
-            length(spread.p99_ms),
-            length(spread.max_ms),
-            step.map_or(String::new(), length),
-        ]
-    };
-    let mut shown: Vec<&PartitionLateness> = advice.partitions.iter().collect();
     let furthest = |partition: &PartitionLateness| {
         let beside = partition.ahead_of_partitions.as_ref().map_or(0, |ahead| ahead.max_ms);
-        (partition.ahead_of_clock.max_ms, beside, partition.step_max_ms)
+        (partition.ahead_of_clock.max_ms, beside)
     };
+    let mut shown: Vec<&PartitionLateness> = advice.partitions.iter().collect();
     shown.sort_by_key(|partition| std::cmp::Reverse(furthest(partition)));
-    for partition in shown.into_iter().take(PARTITIONS_SHOWN) {
-        let name = &partition.partition;
-        let step = Some(partition.step_max_ms);
-        table.row(cells(&format!("{name}: of the clock"), &partition.ahead_of_clock, step));
-        if let Some(beside) = &partition.ahead_of_partitions {
-            table.row(cells(&format!("{name}: of other partitions"), beside, None));
+    let mut table = Table::new(&["ahead", "of", ">events", ">P50", ">P99", ">max"]);
+    let mut rows = 0;
+    for partition in shown {
+        let clock = Some(("the clock", &partition.ahead_of_clock));
+        let beside = partition.ahead_of_partitions.as_ref().map(|ahead| ("other partitions", ahead));
+        for (of_what, spread) in clock.into_iter().chain(beside).filter(|(_, spread)| spread.above_zero > 0) {
+            let lengths = [spread.p50_ms, spread.p99_ms, spread.max_ms].map(length);
+            let mut cells = vec![partition.partition.clone(), of_what.to_owned(), grouped(spread.above_zero)];
+            cells.extend(lengths);
+            if rows < PARTITIONS_SHOWN {
+                table.row(cells);
+            }
+            rows += 1;
         }
     }
-    format!("\n{}", table.render(0))
+    let more = match rows.saturating_sub(PARTITIONS_SHOWN) {
+        0 => String::new(),
+        more => format!("and {} less far ahead; --json has all\n", counted(more as u64, "row", "rows")),
+    };
+    if rows == 0 { String::new() } else { format!("\n{}{more}", table.render(0)) }
 }
 
 /// What each delay does in the window at `index`.
