@@ -28,7 +28,7 @@ pub use entries::{EVENTS_VERSION, Entries, EntryError, EventDefinition};
 #[cfg(feature = "fault-injection")]
 pub(crate) use join::fuzz_row as fuzz_stored_event;
 pub use join::{JoinField, JoinInput, JoinKind, JoinOperator, JoinSpec, Side};
-pub use lateness::{Bucket, Distribution, LADDER_MS, Spread};
+pub use lateness::{Bucket, Distribution, LADDER_MS, LatenessSketch, Spread};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;

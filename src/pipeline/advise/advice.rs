@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::event_time::EventTime;
-use crate::inspect::as_optional_text;
+use crate::inspect::{Origin, as_optional_text};
 use crate::operator::Spread;
 
 /// How late the events of a pipeline are, and what each watermark delay would lose and hold.
@@ -11,6 +11,8 @@ use crate::operator::Spread;
 pub struct Advice {
     /// Name of the pipeline.
     pub pipeline: String,
+    /// The checkpoint that all of this is estimated from; `None` where it was counted on the input.
+    pub checkpoint: Option<Stored>,
     /// What was looked at.
     pub sample: Sample,
     /// The sources, and which of their delays the advice is about.
@@ -43,6 +45,16 @@ impl Advice {
     pub fn recommended(&self) -> Option<&Candidate> {
         self.candidates.iter().find(|candidate| candidate.is_recommended)
     }
+}
+
+/// The checkpoint that advice is estimated from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stored {
+    /// Which one.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// By what share of itself any length may be wrong.
+    pub relative_error: f64,
 }
 
 /// The input that was looked at.

@@ -2,13 +2,15 @@
 //!
 //! The tour: [`advise`] reads the input of a pipeline as a run would, several times; `measure` says how late events are,
 //! `rehearsal` tries a delay on them with the pipeline's own windows, `search` says which delays are tried, `advice` is
-//! what comes of it. Nothing is written, no lock is taken and no state is read, so it works beside a running pipeline.
+//! what comes of it. [`advise_from_checkpoint`] estimates the same from what a checkpoint knows. Nothing is written and no
+//! lock is taken, so it works beside a running pipeline.
 
 mod advice;
 mod input;
 mod measure;
 mod rehearsal;
 mod search;
+mod stored;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -18,8 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use advice::{
-    Advice, AdvisedWindow, Candidate, Outcome, PartitionLateness, Recommendation, Sample, SourceDelay,
+    Advice, AdvisedWindow, Candidate, Outcome, PartitionLateness, Recommendation, Sample, SourceDelay, Stored,
 };
+pub use stored::advise_from_checkpoint;
 
 use super::config::{PipelineConfig, TimeDomain, WindowConfig};
 use super::source::{FileSource, PartitionInfo, STDIN_NAME};
@@ -99,11 +102,7 @@ pub fn advise(
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Advice> {
-    if !(0.0..=1.0).contains(&options.loss) {
-        let message = format!("this is not a share of the events: loss={}", options.loss);
-        return Err(Error::new(ErrorKind::Invalid, message)
-            .with_remedy("give a share from 0 to 1, such as 0.001 for one event in a thousand"));
-    }
+    check_loss(options.loss)?;
     if options.events_max == 0 {
         return Err(Error::new(ErrorKind::Invalid, "a sample of no events says nothing")
             .with_remedy("look at a million events, or leave --events out"));
@@ -115,6 +114,14 @@ pub fn advise(
     let mut study = Study { config, options, input, varied, advised, readings: 0, tried: BTreeMap::new() };
     let measured = study.measure(progress)?;
     study.conclude(&measured, progress)
+}
+
+fn check_loss(loss: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&loss) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, format!("this is not a share of the events: loss={loss}"))
+        .with_remedy("give a share from 0 to 1, such as 0.001 for one event in a thousand"))
 }
 
 /// Which sources get the delays that are tried, by index.
@@ -337,6 +344,7 @@ impl Study<'_> {
         debug_assert!(current_ms.is_none_or(|ms| candidates.iter().any(|one| one.delay_ms == Some(ms))));
         Advice {
             pipeline: self.config.name.clone(),
+            checkpoint: None,
             sample: Sample {
                 events: readout.met.events,
                 rejected: readout.met.rejected,

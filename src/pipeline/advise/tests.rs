@@ -226,6 +226,80 @@ fn a_sample_may_be_the_beginning_of_the_input() {
     assert!(advice.notes.iter().any(|note| note.contains("only the first 3 events")));
 }
 
+/// Runs the pipeline as its file says.
+fn run_as_set(dir: &TempDir) -> RunSummary {
+    run(&config(dir), RunOptions::default(), &StopFlag::default(), clock(), &mut Silent).unwrap()
+}
+
+#[test]
+fn a_checkpoint_knows_how_late_the_events_of_all_runs_were() {
+    let dir = pipeline("delay = \"5s\"", TENS);
+    let rows: Vec<(&str, i64)> = (0..400).map(|at| ("x", 1_000 + at - (at * at) % 97)).collect();
+    put(dir.path(), "a.jsonl", &events(&rows[..150]));
+    run_as_set(&dir);
+    put(dir.path(), "a.jsonl", &events(&rows));
+    put(dir.path(), "b.jsonl", &events(&[("x", 5), ("x", 2)]));
+    run_as_set(&dir);
+    let state = dir.path().join("state");
+    let stored = crate::inspect::lateness(&state, None, 0).unwrap();
+    let exact = advised(&dir, &AdviseOptions::default()).lateness;
+    assert_eq!((stored.lateness.events, stored.lateness.above_zero), (402, exact.above_zero));
+    let quantiles = |of: &crate::operator::Spread| [of.p50_ms, of.p95_ms, of.p99_ms, of.p999_ms, of.max_ms];
+    for (found, exact) in quantiles(&stored.lateness).into_iter().zip(quantiles(&exact)) {
+        let error = (found - exact).abs() as f64;
+        assert!(error <= exact as f64 * stored.relative_error, "{found} is not {exact}");
+    }
+    let names: Vec<&str> = stored.partitions.iter().map(|one| one.partition.as_str()).collect();
+    assert!(names[0].ends_with("a.jsonl") && names[1].ends_with("b.jsonl"), "{names:?}");
+    assert_eq!((stored.partitions[1].lateness.max_ms, stored.partitions[1].lateness.events), (2_992, 2));
+
+    let advice = advise_from_checkpoint(&state, None, &AdviseOptions::default(), 0).unwrap();
+    assert_eq!(advice.checkpoint.as_ref().map(|stored| stored.origin.epoch), Some(stored.checkpoint.epoch));
+    assert_eq!(
+        (advice.lateness, advice.current().and_then(|one| one.delay_ms)),
+        (stored.lateness, Some(5_000))
+    );
+    let advised = advice.recommendation.unwrap();
+    assert!(advised.lost_share <= LOSS && !advised.current_is_enough, "{advised:?}");
+}
+
+#[test]
+fn a_checkpoint_that_knows_nothing_is_refused_with_a_remedy() {
+    let dir = pipeline("delay = \"5s\"", TENS);
+    put(dir.path(), "a.jsonl", &events(&[("x", 100)]));
+    run_as_set(&dir);
+    let refused = |options: &AdviseOptions, at| {
+        let error = advise_from_checkpoint(&dir.path().join("state"), at, options, 0).unwrap_err();
+        format!("{error} / {}", error.remedy().unwrap_or_default())
+    };
+    let options = AdviseOptions::default();
+    assert!(refused(&options, Some(77)).contains("no checkpoint of this epoch"));
+    let window = AdviseOptions { window: Some("v".to_owned()), ..options.clone() };
+    assert!(
+        refused(&window, None).contains("no such window over events: name=\"v\" / the checkpoint has: w")
+    );
+    assert!(refused(&AdviseOptions { loss: 2.0, ..options }, None).contains("not a share"));
+}
+
+#[test]
+fn of_very_many_files_the_sketches_are_added_up_by_source() {
+    let dir = pipeline("delay = \"5s\"", TENS);
+    for file in 0..300 {
+        put(dir.path(), &format!("{file:03}.jsonl"), &events(&[("x", 20), ("x", 10 + file % 10)]));
+    }
+    run_as_set(&dir);
+    let stored = crate::inspect::lateness(&dir.path().join("state"), None, 0).unwrap();
+    let apart: u64 = stored.partitions.iter().map(|one| one.lateness.events).sum();
+    let [source] = stored.sources.as_slice() else { panic!("one source: {:?}", stored.sources) };
+    assert_eq!((stored.lateness.events, stored.lateness.above_zero), (600, 300));
+    assert_eq!((apart + source.lateness.events, apart < 600, source.step_max_ms), (600, true, 0));
+    // The next run adds to what is there.
+    put(dir.path(), "300.jsonl", &events(&[("x", 20)]));
+    run_as_set(&dir);
+    let stored = crate::inspect::lateness(&dir.path().join("state"), None, 0).unwrap();
+    assert_eq!((stored.lateness.events, stored.lateness.above_zero), (601, 300));
+}
+
 fn some_windows() -> impl Strategy<Value = String> {
     let kinds = prop_oneof![
         (1_i64..30).prop_map(|size| format!("type = \"tumbling\"\nsize = \"{size}s\"")),

@@ -12,7 +12,7 @@ use clap::Args;
 use floodmark::clock::SystemClock;
 use floodmark::error::{Error, ErrorKind};
 use floodmark::event_time::Span;
-use floodmark::pipeline::advise::{self, Advice, AdviseOptions};
+use floodmark::pipeline::advise::{self, Advice, AdviseOptions, advise_from_checkpoint};
 use floodmark::pipeline::config::PipelineConfig;
 
 use crate::generate::duration;
@@ -36,13 +36,21 @@ Examples:
   floodmark advise pipeline.toml --delays 0,1m,15m,1h     what these would lose and hold
   floodmark advise pipeline.toml --out plots              the same as advise.svg and advise.png
   floodmark advise pipeline.toml --check                  exit code 7 when the delay set now loses more
+  floodmark advise --state state/ --epoch 12              estimated from a checkpoint; reads no input
   floodmark advise pipeline.toml --json | jq .recommendation.delay
 
 Exit code 7 when no delay keeps to the budget. docs/ADVISE.md defines every figure."
 )]
 pub(crate) struct Arguments {
     /// The pipeline file (TOML).
-    pipeline: PathBuf,
+    #[arg(required_unless_present = "state")]
+    pipeline: Option<PathBuf>,
+    /// Estimate from a checkpoint instead: a state directory, or one checkpoint. No input is read.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pipeline", "source", "events", "memory"])]
+    state: Option<PathBuf>,
+    /// The checkpoint of this epoch instead of the newest.
+    #[arg(long, value_name = "EPOCH", requires = "state")]
+    epoch: Option<u64>,
     /// The share of events that may be lost in any window: 0.1%, or 0.001.
     #[arg(long, value_name = "SHARE", value_parser = loss, default_value = "0.1%")]
     loss: f64,
@@ -77,8 +85,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     console::start_log(true);
-    let config = PipelineConfig::load(&arguments.pipeline)?;
-    let advice = advise_on(&config, arguments)?;
+    let advice = advice(arguments)?;
     if let Some(dir) = &arguments.out {
         plot(&advice, dir)?;
     }
@@ -86,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     Ok(verdict(&advice, arguments.check))
 }
 
-fn advise_on(config: &PipelineConfig, arguments: &Arguments) -> Result<Advice, Error> {
+fn advice(arguments: &Arguments) -> Result<Advice, Error> {
     let options = AdviseOptions {
         loss: arguments.loss,
         delays: arguments.delays.iter().map(|&delay| span(delay)).collect(),
@@ -96,8 +103,18 @@ fn advise_on(config: &PipelineConfig, arguments: &Arguments) -> Result<Advice, E
         memory_bytes_max: arguments.memory << 20,
     };
     let clock = SystemClock::shared();
+    let path = match (&arguments.state, &arguments.pipeline) {
+        (Some(state), _) => {
+            return advise_from_checkpoint(state, arguments.epoch, &options, clock.wall_millis());
+        }
+        (None, Some(path)) => path,
+        (None, None) => {
+            return Err(Error::new(ErrorKind::Bug, "neither a pipeline file nor a state directory"));
+        }
+    };
+    let config = PipelineConfig::load(path)?;
     let mut progress = Progress::new(arguments.quiet, Arc::clone(&clock));
-    let advice = advise::advise(config, &options, clock, &mut |at| {
+    let advice = advise::advise(&config, &options, clock, &mut |at| {
         let of = at.events_of.map_or(String::new(), |all| format!(" of {}", grouped(all)));
         progress.line(&format!("reading {}: {}{of} events", at.reading, grouped(at.events)));
     });

@@ -1,5 +1,6 @@
 //! The advice as text for a terminal.
 
+use floodmark::inspect::Origin;
 use floodmark::operator::{Bucket, Spread};
 use floodmark::pipeline::advise::{Advice, Candidate, Outcome, PartitionLateness};
 
@@ -49,6 +50,11 @@ fn head(advice: &Advice) -> String {
         .map(|(count, what)| format!("{} {what}", grouped(*count)))
         .collect();
     let asides = if asides.is_empty() { String::new() } else { format!(" ({})", asides.join(", ")) };
+    if let Some(stored) = &advice.checkpoint {
+        let Origin { path, epoch, age_ms, .. } = &stored.origin;
+        let age = length(i64::try_from(*age_ms).unwrap_or(i64::MAX));
+        row("checkpoint", format!("epoch {epoch}, {age} old, {}", path.display()));
+    }
     row("sample", format!("{}{asides}", counted(sample.events, "event", "events")));
     if let (Some(first), Some(last)) = (sample.first, sample.last) {
         row("event times", format!("{first} to {last}"));

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
+use crate::formats::{BEGUN, formats, unpack};
 use crate::support::{Ended, Site, flights_sample, repository};
 
 /// A pipeline over one stream, counting per key.
@@ -62,11 +63,18 @@ fn streams() -> [(&'static str, Stream); 4] {
     ]
 }
 
-fn advise(site: &Site, arguments: &[&str]) -> Ended {
+fn command(words: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
-    command.arg("advise").arg(site.path("pipeline.toml")).args(arguments);
-    command.env_remove("FLOODMARK_FAULT").env_remove("FLOODMARK_LOG").stdin(Stdio::null());
+    command.args(words).env_remove("FLOODMARK_FAULT").env_remove("FLOODMARK_LOG").stdin(Stdio::null());
     Ended::of(command.output().unwrap())
+}
+
+fn advise(site: &Site, arguments: &[&str]) -> Ended {
+    command(&[&["advise", site.path("pipeline.toml").to_str().unwrap()], arguments].concat())
+}
+
+fn advise_from_state(site: &Site, arguments: &[&str]) -> Ended {
+    command(&[&["advise", "--state", site.path("state").to_str().unwrap()], arguments].concat())
 }
 
 fn advice(site: &Site, arguments: &[&str]) -> Json {
@@ -77,9 +85,8 @@ fn advice(site: &Site, arguments: &[&str]) -> Json {
 
 /// Open panes of each checkpoint of a run.
 fn panes_at_checkpoints(site: &Site) -> Vec<f64> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
-    command.args(["inspect", "list", "--json"]).arg(site.path("state")).stdin(Stdio::null());
-    let list: Json = serde_json::from_str(&Ended::of(command.output().unwrap()).stdout).unwrap();
+    let list = command(&["inspect", "list", "--json", site.path("state").to_str().unwrap()]);
+    let list: Json = serde_json::from_str(&list.stdout).unwrap();
     list.as_array().unwrap().iter().filter_map(|one| one["open_panes"].as_f64()).collect()
 }
 
@@ -109,6 +116,10 @@ fn runs_with_each_delay_lose_exactly_what_was_said_and_hold_as_many_panes() {
             // Checkpoints and looks meet panes at different moments: docs/ADVISE.md says 10 % and three panes.
             let bound = said["panes_peak"].as_f64().unwrap() * 1.1 + 3.0;
             assert!(peak <= bound, "{name}, {delay}: {peak} panes in a run, {said}");
+            println!(
+                "{name}, {delay}: lost {late}, panes at the end {}, peak {} ({peak} at a checkpoint)",
+                said["panes_end"], said["panes_peak"]
+            );
         }
     }
 }
@@ -153,6 +164,71 @@ fn lateness_is_what_the_notes_of_the_streams_say() {
     near(seconds(&weblog.1), [28, 56, 58, 59]);
     let [p50, p95, p99, max] = seconds(&flights.1);
     assert!(p50 <= p95 && p95 <= p99 && p99 <= max && max <= 78_000);
+}
+
+#[test]
+fn what_is_estimated_from_a_checkpoint_is_near_what_is_counted() {
+    // What is set when the checkpoint is made; the estimate is for every other delay.
+    for ((name, stream), delay) in streams().into_iter().zip(["3h", "9d", "9d", "27s"]) {
+        let site = Site::in_memory(&stream.pipeline(delay));
+        site.complete(&[]);
+        let ended = advise_from_state(&site, &["--loss", "1%", "--json"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{name}");
+        let estimate: Json = serde_json::from_str(&ended.stdout).unwrap();
+        let candidates = estimate["candidates"].as_array().unwrap();
+        let delays: Vec<String> = candidates.iter().map(|one| milliseconds(&one["delay_ms"])).collect();
+        let counted = advice(&site, &["--loss", "1%", "--delays", &delays.join(",")]);
+        for key in ["events", "above_zero"] {
+            assert_eq!(estimate["lateness"][key], counted["lateness"][key], "{name}: {key}");
+        }
+        for key in ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"] {
+            let [found, exact] = [&estimate, &counted].map(|one| one["lateness"][key].as_f64().unwrap());
+            assert!((found - exact).abs() <= exact / 64.0, "{name}, {key}: {found} is not {exact}");
+        }
+        for candidate in candidates {
+            let of = |one: &Json| -> [f64; 3] {
+                let outcome = &one["outcomes"][0];
+                let number = |key: &str| outcome[key].as_f64().unwrap();
+                [number("lost") / number("events"), number("panes_mean"), number("panes_end")]
+            };
+            let exact = counted["candidates"].as_array().unwrap().iter();
+            let exact = exact.clone().find(|one| one["delay_ms"] == candidate["delay_ms"]).unwrap();
+            let ([lost, panes, _], [lost_exact, mean, end]) = (of(candidate), of(exact));
+            println!(
+                "{name}, {}: lost {lost:.4} ({lost_exact:.4}), panes {panes:.0} (mean {mean:.0}, end {end})",
+                candidate["delay_ms"]
+            );
+            let bound = if name == "weblog" { 0.40 } else { 0.06 };
+            assert!((lost - lost_exact).abs() <= bound, "{name}: {candidate} {exact}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_an_older_version_knows_nothing_and_says_so() {
+    let site = Site::in_memory("");
+    unpack(&formats().join("0.1.0-manifest-2").join(BEGUN), &site);
+    advise_from_state(&site, &[])
+        .assert_refused(2, &["knows nothing of how late events are", "next checkpoint"]);
+    advise_from_state(&site, &["--epoch", "9999"]).assert_refused(2, &["no checkpoint of this epoch"]);
+}
+
+#[test]
+fn inspect_shows_late_events_shortly() {
+    let site = two_files();
+    site.complete(&[]);
+    let shown = command(&["inspect", "show", "--json", site.path("state").to_str().unwrap()]).stdout;
+    let shown: Json = serde_json::from_str(&shown).unwrap();
+    let late: Vec<(&Json, &Json)> = shown["partitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (&one["late"], &one["lateness_p99_ms"]))
+        .collect();
+    let within = |found: &Json| (7_875..=8_125).contains(&found.as_i64().unwrap());
+    assert!(*late[0].0 == json!(1) && within(late[0].1) && *late[1].0 == json!(0), "{late:?}");
+    let text = command(&["inspect", "show", site.path("state").to_str().unwrap()]).stdout;
+    assert!(text.contains("lateness P99"), "{text}");
 }
 
 /// Two files, one of them with a clock that is ahead.
