@@ -13,8 +13,6 @@ mod search;
 mod stored;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

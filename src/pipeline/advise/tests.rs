@@ -251,14 +251,12 @@ fn a_checkpoint_knows_how_late_the_events_of_all_runs_were() {
     }
     let names: Vec<&str> = stored.partitions.iter().map(|one| one.partition.as_str()).collect();
     assert!(names[0].ends_with("a.jsonl") && names[1].ends_with("b.jsonl"), "{names:?}");
-    assert_eq!((stored.partitions[1].lateness.max_ms, stored.partitions[1].lateness.events), (2_992, 2));
+    assert_eq!((stored.partitions[1].lateness.max_ms, stored.partitions[1].lateness.events), (2_975, 2));
 
     let advice = advise_from_checkpoint(&state, None, &AdviseOptions::default(), 0).unwrap();
     assert_eq!(advice.checkpoint.as_ref().map(|stored| stored.origin.epoch), Some(stored.checkpoint.epoch));
-    assert_eq!(
-        (advice.lateness, advice.current().and_then(|one| one.delay_ms)),
-        (stored.lateness, Some(5_000))
-    );
+    assert_eq!(advice.current().and_then(|one| one.delay_ms), Some(5_000));
+    assert_eq!(advice.lateness, stored.lateness);
     let advised = advice.recommendation.unwrap();
     assert!(advised.lost_share <= LOSS && !advised.current_is_enough, "{advised:?}");
 }
