@@ -335,7 +335,9 @@ proptest! {
         loss in prop_oneof![Just(0.0), 0.0_f64..0.3],
     ) {
         let advance = if batches { "advance = \"batch\"\nbatch_records = 7" } else { "" };
-        let dir = pipeline(&format!("delay = \"5s\"\n{advance}"), &window);
+        // By batches there is no allowed lateness.
+        let plain = window.split("\nallowed_lateness").next().unwrap_or_default();
+        let dir = pipeline(&format!("delay = \"5s\"\n{advance}"), if batches { plain } else { &window });
         for (index, rows) in files.iter().enumerate() {
             let rows: Vec<(&str, i64)> = rows.iter().map(|(key, time)| (key.as_str(), *time)).collect();
             put(dir.path(), &format!("{index}.jsonl"), &events(&rows));
