@@ -5,12 +5,13 @@
 //! It reads published checkpoints only, never a working directory, and needs no pipeline file: the manifest says how
 //! the panes are laid out. How a report looks to people is for the command.
 //!
-//! The tour: [`list()`], [`show()`], [`windows()`], [`key_panes()`] and [`verify()`] each make one report; `choice`
+//! The tour: [`list()`], [`show()`], [`windows()`], [`key_panes()`], [`lateness()`] and [`verify()`] each make one report; `choice`
 //! finds the checkpoint that is asked for, `shape` opens its database, `key` and `text` say how keys, values and
 //! times are written.
 
 mod choice;
 mod key;
+mod lateness;
 mod list;
 mod panes;
 mod resume;
@@ -23,6 +24,7 @@ mod windows;
 
 pub(crate) use choice::manifest_of;
 pub use key::{Key, parse_base64};
+pub use lateness::{LatenessReport, SourceLateness, StoredLateness, lateness};
 pub use list::{ListedCheckpoint, list};
 pub use panes::{KeyPane, KeyReport, OperatorPanes, key_panes};
 pub(crate) use resume::{Resumed, Wanted, resume};

@@ -90,6 +90,10 @@ pub struct PartitionDetails {
     /// Latest event time seen in it.
     #[serde(serialize_with = "as_optional_text")]
     pub max_time: Option<EventTime>,
+    /// Events that came behind it; see [`super::lateness()`] for more of them.
+    pub late: u64,
+    /// Of 100 events 99 were at most so late, in milliseconds, by a sketch.
+    pub lateness_p99_ms: i64,
 }
 
 /// A windowed aggregation and the shape of its state.
@@ -190,6 +194,7 @@ fn source(state: &SourceState) -> SourceDetails {
 }
 
 fn partition(state: &PartitionState) -> PartitionDetails {
+    let late = state.lateness.distribution();
     PartitionDetails {
         name: state.name.clone(),
         source: state.source.clone(),
@@ -199,6 +204,8 @@ fn partition(state: &PartitionState) -> PartitionDetails {
         finished: state.finished,
         idle: state.idle,
         max_time: state.max_time,
+        late: late.above_zero(),
+        lateness_p99_ms: late.quantile(9_900),
     }
 }
 

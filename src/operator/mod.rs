@@ -13,6 +13,7 @@ mod effect;
 mod entries;
 mod fire;
 mod join;
+mod lateness;
 mod marks;
 mod spec;
 mod step;
@@ -30,6 +31,7 @@ pub use entries::{EVENTS_VERSION, Entries, EntryError, EventDefinition};
 #[cfg(feature = "fault-injection")]
 pub(crate) use join::fuzz_row as fuzz_stored_event;
 pub use join::{JoinField, JoinInput, JoinKind, JoinOperator, JoinSpec, Side};
+pub use lateness::{Bucket, Distribution, LADDER_MS, LatenessSketch, Spread};
 pub use marks::Marks;
 pub use spec::{Accumulation, Advance, Mode, OperatorSpec, Repeat, TimeDomain, Trigger};
 pub use table::key_hash;

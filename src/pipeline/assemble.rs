@@ -15,7 +15,9 @@ use super::source::{ParsePlan, ValueField, WindowColumns};
 use crate::aggregate::{AVG_DIGITS, AggregateSpec, Input, InputType};
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
-use crate::operator::{DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec};
+use crate::operator::{
+    DedupSpec, JoinField, JoinInput, JoinSpec, OperatorSpec, SourceId, SourceSpec, WindowOperator,
+};
 use crate::repository::Settings;
 use crate::store::{WindowStore, WindowStoreBuilder};
 
@@ -30,6 +32,19 @@ pub(super) fn operators(config: &PipelineConfig) -> (Vec<ParsePlan>, Vec<Operato
         .map(|(window, columns)| operator(window, columns, values))
         .collect();
     (plans, operators)
+}
+
+/// The same as they work, outside of a store.
+pub(super) fn window_operators(config: &PipelineConfig, specs: Vec<OperatorSpec>) -> Vec<WindowOperator> {
+    let id = |index: usize| SourceId(u16::try_from(index).unwrap_or(u16::MAX));
+    let operator = |(at, mut spec): (usize, OperatorSpec)| {
+        spec.source_ids = spec.sources.as_ref().map(|names| {
+            let sources = config.sources.iter().enumerate();
+            sources.filter(|(_, source)| names.contains(&source.name)).map(|(index, _)| id(index)).collect()
+        });
+        WindowOperator::new(at, spec)
+    };
+    specs.into_iter().enumerate().map(operator).collect()
 }
 
 /// A store for the pipeline, described but not opened.

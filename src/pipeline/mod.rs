@@ -1,6 +1,7 @@
 //! From files to files: the pipeline file, sources, sinks, and the task that joins them to the store. The only layer
 //! that knows files of input and output.
 
+pub mod advise;
 mod assemble;
 pub mod check;
 pub mod config;

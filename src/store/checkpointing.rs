@@ -18,7 +18,9 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::Watermark;
 use crate::fault;
-use crate::operator::{Entries, PartitionId, PartitionProgress, SourceId, SourceSpec, Spilled};
+use crate::operator::{
+    Entries, LatenessSketch, PartitionId, PartitionProgress, SourceId, SourceSpec, Spilled,
+};
 use crate::state::{EvictStats, FamilyId, LinkedFile, StateDb};
 
 /// Called once the checkpoint is durable, with the permit to publish its staged output. When it fails, the
@@ -211,9 +213,10 @@ impl WindowStore {
     }
 
     fn source_states(&self) -> Vec<SourceState> {
-        let state =
-            |(spec, watermark): (&SourceSpec, Watermark)| SourceState { name: spec.name.clone(), watermark };
-        self.tracker.sources().map(state).collect()
+        let state = |((spec, watermark), lateness): ((&SourceSpec, Watermark), &LatenessSketch)| {
+            SourceState { name: spec.name.clone(), watermark, lateness: lateness.clone() }
+        };
+        self.tracker.sources().zip(&self.source_lateness).map(state).collect()
     }
 
     fn partition_states(&self) -> Vec<PartitionState> {
@@ -228,6 +231,7 @@ impl WindowStore {
                 max_time: progress.max_time,
                 watermark: progress.watermark,
                 idle: progress.idle,
+                lateness: partition.lateness.clone(),
             }
         };
         self.partitions.iter().zip(self.tracker.saved().partitions).map(state).collect()

@@ -12,6 +12,7 @@ mod events;
 pub mod evolution;
 mod firing;
 mod late;
+mod lateness;
 mod mirroring;
 mod panes;
 mod restore;
@@ -29,9 +30,9 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, Emit, EventBatch, JoinSpec, KeyColumn, Marks, OpenWindow, OperatorSpec,
-    PartitionId, PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn, WatermarkTracker,
-    WindowOperator,
+    Advance, BatchWatermark, Emit, EventBatch, JoinSpec, KeyColumn, LatenessSketch, Marks, OpenWindow,
+    OperatorSpec, PartitionId, PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn,
+    WatermarkTracker, WindowOperator,
 };
 use crate::state::{StateDb, StateStats};
 
@@ -59,6 +60,7 @@ struct Partition {
     position: Position,
     identity: SourceIdentity,
     finished: bool,
+    lateness: LatenessSketch,
 }
 
 /// What was said about event times already, so as not to repeat it for each event.
@@ -111,6 +113,8 @@ pub struct WindowStore {
     events: EventOperators,
     tracker: WatermarkTracker,
     partitions: Vec<Partition>,
+    // Of partitions without a sketch of their own, by source.
+    source_lateness: Vec<LatenessSketch>,
     marks: Marks,
     // What operators that advance by batches will have reached at the end of the batch.
     batch_watermark: BatchWatermark,
@@ -211,7 +215,8 @@ impl WindowStore {
         }
         let id = self.tracker.add_partition_of(source, self.clock.monotonic());
         let position = Position::default();
-        self.partitions.push(Partition { name: name.to_owned(), position, identity, finished: false });
+        let (name, lateness) = (name.to_owned(), LatenessSketch::default());
+        self.partitions.push(Partition { name, position, identity, finished: false, lateness });
         Ok((id, position))
     }
 
@@ -254,9 +259,11 @@ impl WindowStore {
         if let Some(known) = self.partitions.get_mut(batch.partition.0 as usize) {
             known.finished = false;
         }
+        let latest = self.tracker.progress(batch.partition).and_then(|progress| progress.max_time);
         let (operators, events) = (&self.operators, &self.events);
         self.marks
             .observe_where(&mut self.tracker, batch, |time| reach(operators, events, batch.source, time));
+        self.note_lateness(batch, latest);
         self.warn();
         for &(index, rejection) in self.marks.rejected() {
             emit.rejected(batch, index as usize, rejection)?;
@@ -496,6 +503,7 @@ impl WindowStore {
         if let Some(known) = self.partitions.get_mut(partition.0 as usize) {
             known.finished = true;
         }
+        self.fold_lateness(partition);
         let watermark = self.tracker.finish(partition);
         self.advance(watermark, emit)
     }

@@ -13,7 +13,7 @@ use super::mirroring::{Mirroring, Outbox};
 use super::panes::decode;
 use super::steps::Steps;
 use super::writer::Writer;
-use super::{Partition, Warned, WindowStore, zones};
+use super::{Partition, Warned, WindowStore, lateness, zones};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
     Environment, Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity,
@@ -193,8 +193,11 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         position: partition.position,
         identity: partition.identity,
         finished: partition.finished,
+        lateness: partition.lateness.clone(),
     });
     let partitions = partitions.collect();
+    let manifest = restored.as_ref().map(Restored::manifest);
+    let source_lateness = lateness::of_sources(manifest, builder.sources());
     let db = Arc::new(db);
     let saved = restored.as_ref().map_or(Watermark::None, |restored| restored.manifest().batch_watermark);
     let batch_watermark = BatchWatermark::new(saved);
@@ -209,6 +212,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         events,
         tracker,
         partitions,
+        source_lateness,
         marks: Marks::default(),
         warned: Warned::default(),
         hot_bytes_max: builder.hot_bytes(),

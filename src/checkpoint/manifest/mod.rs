@@ -4,6 +4,7 @@
 //! names. The bytes are written down in `docs/FORMAT.md`.
 
 mod version_1;
+mod version_2;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -15,9 +16,10 @@ use crate::checkpoint::layout;
 use crate::checkpoint::lineage::LineageId;
 use crate::codec::{self, DecodeError};
 use crate::event_time::{EventTime, Span, Watermark};
+use crate::operator::LatenessSketch;
 
 pub(super) const MAGIC: [u8; 8] = *b"FLOODCHK";
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// No manifest is longer: the bound of an envelope. A longer file is not read.
 const BYTES_MAX: u64 = (256 << 20) + 24;
 
@@ -83,6 +85,8 @@ pub struct SourceState {
     pub name: String,
     /// Its watermark.
     pub watermark: Watermark,
+    /// How late the events were of its partitions that no longer have a sketch of their own.
+    pub lateness: LatenessSketch,
 }
 
 /// A source partition at the barrier.
@@ -104,6 +108,8 @@ pub struct PartitionState {
     pub watermark: Watermark,
     /// True while it does not hold the watermark back.
     pub idle: bool,
+    /// How late its events were.
+    pub lateness: LatenessSketch,
 }
 
 /// An operator and the shape of its state.
@@ -223,6 +229,9 @@ impl Manifest {
             Err(DecodeError::Version { found: 1, .. }) => {
                 codec::decode::<version_1::ManifestV1>(MAGIC, 1, bytes)?.into()
             }
+            Err(DecodeError::Version { found: 2, .. }) => {
+                codec::decode::<version_2::ManifestV2>(MAGIC, 2, bytes)?.into()
+            }
             outcome => outcome?,
         };
         manifest.check()?;
@@ -309,6 +318,13 @@ pub(super) mod tests {
         }
     }
 
+    /// Four events: two in order, one 20 ms and one 100 ms behind.
+    fn lateness() -> LatenessSketch {
+        let mut sketch = LatenessSketch::default();
+        sketch.observe(None, &[-105, -5, -25, -105], &[]);
+        sketch
+    }
+
     pub(crate) fn sample() -> Manifest {
         Manifest {
             pipeline: "flights".to_owned(),
@@ -321,6 +337,7 @@ pub(super) mod tests {
             sources: vec![SourceState {
                 name: "flights".to_owned(),
                 watermark: Watermark::At(EventTime::from_millis(-20)),
+                lateness: LatenessSketch::default(),
             }],
             partitions: vec![PartitionState {
                 name: "a.csv".to_owned(),
@@ -331,6 +348,7 @@ pub(super) mod tests {
                 max_time: Some(EventTime::from_millis(-5)),
                 watermark: Watermark::At(EventTime::from_millis(-15)),
                 idle: true,
+                lateness: lateness(),
             }],
             watermark: Watermark::At(EventTime::from_millis(-15)),
             batch_watermark: Watermark::None,
@@ -360,12 +378,12 @@ pub(super) mod tests {
     #[test]
     fn the_manifest_is_pinned_by_golden_bytes() {
         let bytes = sample().encode().unwrap();
-        assert_eq!(&bytes[..12], b"FLOODCHK\x02\0\0\0");
+        assert_eq!(&bytes[..12], b"FLOODCHK\x03\0\0\0");
         assert_eq!(&bytes[24..39], b"\x07\0\0\0\0\0\0\0flights");
         assert_eq!(&bytes[39..55], [7; 16]);
         // Length and checksum of the body as a second encoder, written from docs/FORMAT.md alone, gives them. A change
         // of any field, its order or its width moves them: then raise VERSION and keep a decoder for this one.
-        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (532, 1_722_295_495));
+        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (600, 2_157_053_735));
     }
 
     #[test]
@@ -379,6 +397,7 @@ pub(super) mod tests {
         expected.sources.clear();
         expected.partitions[0].source.clear();
         expected.partitions[0].watermark = Watermark::None;
+        expected.partitions[0].lateness = LatenessSketch::default();
         let old = version_1::ManifestV1 {
             pipeline: "flights".to_owned(),
             lineage: LineageId([7; 16]),
@@ -413,6 +432,16 @@ pub(super) mod tests {
         let bytes = codec::encode(MAGIC, 1, &old).unwrap();
         // What version 1 was pinned by while it was written.
         assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (450, 1_852_054_357));
+        assert_eq!(Manifest::decode(&bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_manifest_of_version_2_is_read_as_one_that_knows_nothing_of_lateness() {
+        let mut expected = sample();
+        expected.partitions[0].lateness = LatenessSketch::default();
+        let bytes = codec::encode(MAGIC, 2, &version_2::ManifestV2::of(&expected)).unwrap();
+        // What version 2 was pinned by while it was written.
+        assert_eq!((bytes.len(), crc32fast::hash(&bytes[24..])), (532, 1_722_295_495));
         assert_eq!(Manifest::decode(&bytes).unwrap(), expected);
     }
 
@@ -478,7 +507,7 @@ pub(super) mod tests {
         let bytes = codec::encode(MAGIC, VERSION + 1, &sample()).unwrap();
         let error = Manifest::decode(&bytes).unwrap_err();
         assert!(
-            matches!(error, ManifestError::Decode(DecodeError::Version { found: 3, known: 2 })),
+            matches!(error, ManifestError::Decode(DecodeError::Version { found: 4, known: 3 })),
             "{error}"
         );
     }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::{FileEntry, Manifest, OperatorState, PartitionState, Position, SourceIdentity, StagedOutput};
 use crate::checkpoint::lineage::LineageId;
 use crate::event_time::{EventTime, Span, Watermark};
+use crate::operator::LatenessSketch;
 
 /// The body of a manifest of version 1.
 #[derive(Deserialize)]
@@ -100,6 +101,7 @@ impl From<PartitionV1> for PartitionState {
             max_time: old.max_time,
             watermark: Watermark::None,
             idle: old.idle,
+            lateness: LatenessSketch::default(),
         }
     }
 }

@@ -263,6 +263,7 @@ fn with_output(dir: &Path) -> PathBuf {
         max_time: None,
         watermark: Watermark::None,
         idle: false,
+        lateness: crate::operator::LatenessSketch::default(),
     };
     let mut draft = draft(1);
     draft.partitions = ["a", "b"].map(partition).to_vec();

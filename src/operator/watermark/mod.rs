@@ -249,6 +249,12 @@ impl WatermarkTracker {
         self.partitions.iter().map(|partition| partition.progress)
     }
 
+    /// Progress of one partition, when there is such a partition.
+    #[must_use]
+    pub fn progress(&self, partition: PartitionId) -> Option<PartitionProgress> {
+        self.partitions.get(partition.0 as usize).map(|partition| partition.progress)
+    }
+
     /// What a checkpoint has to keep.
     #[must_use]
     pub fn saved(&self) -> SavedWatermarks {

@@ -81,7 +81,7 @@ impl Emit for Effects<'_> {
 }
 
 /// Nothing outside of memory.
-pub(super) struct NoPanes;
+pub(in crate::pipeline) struct NoPanes;
 
 impl Panes for NoPanes {
     type Error = Error;

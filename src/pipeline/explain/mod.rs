@@ -20,6 +20,7 @@ mod waiting;
 
 use std::sync::Arc;
 
+pub(super) use effects::NoPanes;
 pub use frame::{
     Accepted, Counts, End, EventFrame, Explanation, FiringFrame, Frame, Head, Holder, OthersFrame, Part,
     RecordFrame, RejectedFrame, RestoredFrame, SourceRule, TooLate, Waiting, What,

@@ -81,8 +81,7 @@ impl<'a> Replay<'a> {
     ) -> Result<Self> {
         let index = subject::choose_window(config, options.window.as_deref())?;
         let (plans, specs) = assemble::operators(config);
-        let mut operators: Vec<WindowOperator> =
-            specs.into_iter().enumerate().map(|(at, spec)| operator(at, spec, config)).collect();
+        let mut operators = assemble::window_operators(config, specs);
         let Some(spec) = operators.get(index).map(|operator| operator.spec().clone()) else {
             return Err(Error::new(ErrorKind::Bug, "a pipeline without a window was accepted"));
         };
@@ -524,15 +523,6 @@ impl<'a> Replay<'a> {
             finished: standing.finished,
         })
     }
-}
-
-fn operator(index: usize, mut spec: OperatorSpec, config: &PipelineConfig) -> WindowOperator {
-    let id = |index: usize| SourceId(u16::try_from(index).unwrap_or(u16::MAX));
-    spec.source_ids = spec.sources.as_ref().map(|names| {
-        let sources = config.sources.iter().enumerate();
-        sources.filter(|(_, source)| names.contains(&source.name)).map(|(index, _)| id(index)).collect()
-    });
-    WindowOperator::new(index, spec)
 }
 
 /// Windows over results of others have no events of their own to tell of.

@@ -6,7 +6,7 @@ use super::*;
 use crate::aggregate::{AggregateSpec, Function, InputType, STATE_VERSION};
 use crate::checkpoint::{LineageId, PartitionState, Position, SourceIdentity};
 use crate::event_time::{EventTime, Sliding, Span, Tumbling, Windows};
-use crate::operator::{Mode, Trigger, WindowOperator};
+use crate::operator::{LatenessSketch, Mode, Trigger, WindowOperator};
 use crate::store::family;
 
 fn span(millis: i64) -> Span {
@@ -63,6 +63,7 @@ fn manifest(specs: &[OperatorSpec]) -> Manifest {
             max_time: Some(EventTime::from_millis(3_600_000 * 10 + 5)),
             watermark,
             idle: false,
+            lateness: LatenessSketch::default(),
         }],
         watermark,
         batch_watermark: Watermark::None,

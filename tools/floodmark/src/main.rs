@@ -1,6 +1,8 @@
 //! The `floodmark` command: argument parsing, and one module per subcommand. Everything it does goes through the
 //! library's public face.
 
+mod advise;
+mod amount;
 mod bench;
 mod check;
 mod compare;
@@ -40,7 +42,8 @@ const EXIT_CODES: &str = "Exit codes:
   4    another process has the state directory, or a newer one its outputs or repository
   5    stored bytes are damaged, or staged output is gone
   6    state and definition do not fit; check: a run would be refused
-  7    the two results differ (compare), recovery failed (drill), state grows (bench state-size)
+  7    the two results differ (compare), recovery failed (drill), state grows (bench state-size),
+       too much is lost (advise)
   130  stopped at once by a second signal";
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +56,8 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Tell the life of a window or a key: which events it took, what was late and why, when it fired. Writes nothing.
     Explain(explain::Arguments),
+    /// Tell how late events are, what each watermark delay would lose and hold, and which one to set. Writes nothing.
+    Advise(advise::Arguments),
     /// Compare a fast lane by arrival time with the exact one, or any two results of one aggregation.
     Compare(compare::Arguments),
     /// Work late events into finished results or into a savepoint, into a new directory.
@@ -82,6 +87,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Reapply(arguments) => reapply::run(&arguments),
         Command::Savepoint(arguments) => savepoint::run(&arguments),

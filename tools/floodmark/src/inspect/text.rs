@@ -8,6 +8,7 @@ use floodmark::inspect::{
 };
 use floodmark::operator::{Accumulation, Advance, EventDefinition, Mode, OperatorSpec, TimeDomain};
 
+use crate::amount::length;
 use crate::run::{counted, grouped};
 use crate::table::{Table, printable};
 
@@ -96,7 +97,9 @@ pub(super) fn show(details: &CheckpointDetails) -> String {
 }
 
 fn partitions(details: &CheckpointDetails) -> String {
-    let mut table = Table::new(&["name", ">bytes", ">records", "read", "latest event time", "watermark"]);
+    let headings =
+        ["name", ">bytes", ">records", "read", "latest event time", "watermark", ">late", ">lateness P99"];
+    let mut table = Table::new(&headings);
     for partition in &details.partitions {
         let read = match (partition.finished, partition.idle) {
             (true, _) => "to the end",
@@ -110,6 +113,8 @@ fn partitions(details: &CheckpointDetails) -> String {
             read.to_owned(),
             known(partition.max_time, |time| time.to_string()),
             partition.watermark.to_string(),
+            grouped(partition.late),
+            length(partition.lateness_p99_ms),
         ]);
     }
     table.render(2)

@@ -8,13 +8,13 @@ use std::process::Command;
 use crate::support::{Ended, Site, repository};
 
 /// Of a kept format: the state and the outputs half-way.
-const BEGUN: &str = "begun.tar.zst";
+pub(crate) const BEGUN: &str = "begun.tar.zst";
 /// Of a kept format: the outputs at the end.
 const EXPECTED: &str = "expected.tar.zst";
 /// A kept format with everything in it is smaller than this.
 const BYTES_MAX: u64 = 100 << 10;
 
-fn formats() -> PathBuf {
+pub(crate) fn formats() -> PathBuf {
     repository().join("tests/data/formats")
 }
 
@@ -148,7 +148,7 @@ fn pack(path: &Path, files: &Files) {
 }
 
 /// Lays the files of an archive out in the site.
-fn unpack(path: &Path, site: &Site) {
+pub(crate) fn unpack(path: &Path, site: &Site) {
     let tar = zstd::decode_all(fs::File::open(path).unwrap()).unwrap();
     let mut rest = tar.as_slice();
     while let Some((header, after)) = rest.split_first_chunk::<512>() {

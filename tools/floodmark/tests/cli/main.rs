@@ -13,6 +13,7 @@
     reason = "tests write inputs that need no sync, and keep the time of other processes"
 )]
 
+mod advise;
 mod aggregates;
 mod bad_input;
 mod crash;

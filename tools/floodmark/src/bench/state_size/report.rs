@@ -10,6 +10,7 @@ use super::lateness::Profile;
 use super::measure::Measured;
 use super::model::{ByteCost, Prediction};
 use super::shape::Kind;
+use crate::amount::{bytes, share};
 use crate::run::grouped;
 use crate::table::Table;
 
@@ -231,40 +232,15 @@ pub(super) fn span(millis: u64) -> String {
     }
 }
 
-/// Bytes with three digits or so.
-pub(super) fn bytes(bytes: f64) -> String {
-    match bytes {
-        ..1e3 => format!("{bytes:.0} B"),
-        ..1e5 => format!("{:.1} kB", bytes / 1e3),
-        ..1e6 => format!("{:.0} kB", bytes / 1e3),
-        ..1e8 => format!("{:.1} MB", bytes / 1e6),
-        _ => format!("{} MB", grouped((bytes / 1e6).round() as u64)),
-    }
-}
-
-/// A share in percent; a small one keeps its digits.
-pub(super) fn share(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "0 %".to_owned(),
-        ..0.000_1 => "<0.0001 %".to_owned(),
-        percent @ ..0.1 => format!("{percent:.4} %"),
-        percent => format!("{percent:.2} %"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_read_them() {
+    fn delays_are_written_as_they_are_typed() {
         assert_eq!(
             ["0", "1m", "1h", "24h", "1h 30m"],
             [0, 60_000, 3_600_000, 86_400_000, 5_400_000].map(span)[..]
         );
-        let sizes = [0.0, 999.0, 4_200.0, 123_456.0, 1_500_000.0, 2_345_000_000.0].map(bytes);
-        assert_eq!(sizes[..], ["0 B", "999 B", "4.2 kB", "123 kB", "1.5 MB", "2,345 MB"]);
-        let shares = [0.0, 0.000_000_5, 0.000_012_3, 0.05].map(share);
-        assert_eq!(shares[..], ["0 %", "<0.0001 %", "0.0012 %", "5.00 %"]);
     }
 }
