@@ -15,6 +15,7 @@
 
 mod aggregates;
 mod bad_input;
+mod bench;
 mod crash;
 mod drill;
 mod evolution;
