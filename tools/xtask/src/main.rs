@@ -4,6 +4,7 @@
 //! yet. It knows how to start other programs, and nothing about Floodmark itself.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to people on the terminal")]
 
+mod bench;
 mod deny;
 mod doctor;
 mod fuzz;
@@ -31,6 +32,9 @@ usage: cargo xtask <command>
   fixtures NAME   keep this build's format on disk in tests/data/formats/NAME, once per release that changes it
   fuzz [TARGET…] [--for SECONDS] [--seed N]   search for inputs that break a decoder, 60 s each unless told otherwise
   fuzz TARGET FILE   one input again
+  bench [--file FILE]   figures of the regression guard, a JSON line each per commit in target/bench/figures.jsonl
+  bench --compare A B [--again] [--bound 1.25] [--counted-bound 1.02]   two commits by these figures, which are taken
+           where they are missing; exit code 4 when one is worse by more than its bound
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         "simulate" => tasks::simulate(&rest),
         "fixtures" => tasks::fixtures(&rest),
         "fuzz" => tasks::fuzz(&rest),
+        "bench" => tasks::bench(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),
         "check" => tasks::check(),

@@ -6,6 +6,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::bench as benching;
 use crate::deny;
 use crate::doctor;
 use crate::fuzz as fuzzing;
@@ -91,6 +92,11 @@ pub(crate) fn fixtures(args: &[String]) -> Result<(), Failure> {
 /// `cargo xtask fuzz`: looks for inputs that break what reads bytes of others.
 pub(crate) fn fuzz(args: &[String]) -> Result<(), Failure> {
     fuzzing::run(prepare("dev")?, args)
+}
+
+/// `cargo xtask bench`: figures per commit, and two commits next to each other.
+pub(crate) fn bench(args: &[String]) -> Result<(), Failure> {
+    benching::run(prepare("release")?, args)
 }
 
 /// `cargo xtask check`: formatting, lints, documentation.
