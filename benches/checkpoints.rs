@@ -7,19 +7,27 @@
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench reads the clock and prints")]
 
+#[path = "support/count.rs"]
+mod count;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/spec.rs"]
+mod spec;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use floodmark::aggregate::{AggregateSpec, Function, InputType};
 use floodmark::checkpoint::SourceIdentity;
-use floodmark::error::Error;
 use floodmark::event::{EventBatch, Number, PartitionId, ValueColumn};
-use floodmark::event_time::{EventTime, Span, Tumbling};
-use floodmark::operator::{Emit, LateEvent, OperatorSpec, Rejection, ResultBlock};
+use floodmark::event_time::EventTime;
 use floodmark::repository::{Location, Settings};
 use floodmark::store::{Barrier, CheckpointReport, WindowStore};
+
+use count::Count;
+use random::Random;
+use spec::{aggregated, tumbling};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -37,35 +45,8 @@ const CHANGED_MAX: u64 = 50_000;
 const ROLE: &str = "FLOODMARK_BENCH_ROLE";
 const LOADED: &str = "loaded";
 
-/// No window closes here.
-struct Nothing;
-
-impl Emit for Nothing {
-    type Error = Error;
-
-    fn results(&mut self, _: usize, _: &mut dyn ResultBlock) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn late(&mut self, _: usize, _: LateEvent<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn rejected(&mut self, _: &EventBatch, _: usize, _: Rejection) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 fn open(state: &Path, repository: Option<&str>) -> Outcome<WindowStore> {
-    let over = |name: &str, function| AggregateSpec::over(name, function, "value", InputType::Int, 0);
-    let aggregates = vec![
-        AggregateSpec::count("count"),
-        over("sum", Function::Sum),
-        over("min", Function::Min),
-        over("max", Function::Max),
-    ];
-    let day = Tumbling::new(Span::from_millis(DAY).unwrap_or(Span::ZERO), 0)?;
-    let spec = OperatorSpec::new("bench", day, &["key"], aggregates);
+    let spec = aggregated(tumbling(DAY)?);
     let repository = match repository {
         Some(location) => Some(Settings::new(Location::parse(location, Path::new("/"))?.open()?)),
         None => None,
@@ -85,11 +66,11 @@ fn process(store: &mut WindowStore, keys: impl Iterator<Item = u64>) -> Outcome<
         let time = EventTime::from_millis(START + (key % 1_000) as i64);
         batch.push_event(time, &[format!("key-{key:09}").as_bytes()], &[Some(value)]);
         if (at as u64 + 1).is_multiple_of(BATCH) {
-            store.process(&batch, &mut Nothing)?;
+            store.process(&batch, &mut Count::default())?;
             batch = EventBatch::with_columns(PartitionId(0), 1, vec![ValueColumn::int()]);
         }
     }
-    Ok(store.process(&batch, &mut Nothing)?)
+    Ok(store.process(&batch, &mut Count::default())?)
 }
 
 /// Every pane once, a checkpoint, then many of them after small changes; waits to be killed.
@@ -100,15 +81,10 @@ fn load(state: &Path, panes: u64, repository: Option<&str>) -> Outcome<()> {
     let loading = started.elapsed();
     let first = store.checkpoint(Barrier::default())?;
     let changed = (panes / ONE_IN).min(CHANGED_MAX);
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Random::new();
     let mut reports = Vec::new();
     for _ in 0..CHECKPOINTS {
-        let keys = std::iter::repeat_with(|| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % panes
-        });
+        let keys = std::iter::repeat_with(|| random.below(panes));
         process(&mut store, keys.take(changed as usize))?;
         reports.push(store.checkpoint(Barrier::default())?);
     }

@@ -7,6 +7,15 @@
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench reads the clock and prints")]
 
+#[path = "support/count.rs"]
+mod count;
+#[path = "support/median.rs"]
+mod median;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/spec.rs"]
+mod spec;
+
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
@@ -16,15 +25,19 @@ use std::time::{Duration, Instant};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
-use floodmark::aggregate::{AggregateSpec, Function, InputType};
+use floodmark::aggregate::InputType;
 use floodmark::checkpoint::SourceIdentity;
 use floodmark::event::{EventBatch, PartitionId};
-use floodmark::event_time::{Span, Tumbling};
-use floodmark::operator::{Emit, LateEvent, OperatorSpec, Rejection, ResultBlock};
+use floodmark::event_time::Span;
 use floodmark::pipeline::config::TimeFormat;
 use floodmark::pipeline::source::ParsePlan;
 use floodmark::pipeline::source::columnar::ColumnarReader;
 use floodmark::store::{Barrier, ReadTo, WindowStore};
+
+use count::Count;
+use median::median;
+use random::Random;
+use spec::{aggregated, tumbling};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -35,49 +48,16 @@ const ROUNDS: usize = 3;
 const PER_SECOND: usize = 10_000;
 const CHECKPOINTS: Duration = Duration::from_secs(1);
 
-#[derive(Default)]
-struct Count {
-    results: u64,
-    late: u64,
-}
-
-impl Emit for Count {
-    type Error = floodmark::error::Error;
-
-    fn results(&mut self, _: usize, block: &mut dyn ResultBlock) -> Result<(), Self::Error> {
-        while block.next_row().is_some() {
-            self.results += 1;
-        }
-        Ok(())
-    }
-
-    fn late(&mut self, _: usize, _: LateEvent<'_>) -> Result<(), Self::Error> {
-        self.late += 1;
-        Ok(())
-    }
-
-    fn rejected(&mut self, _: &EventBatch, _: usize, rejection: Rejection) -> Result<(), Self::Error> {
-        let message = format!("no event of this stream is to be rejected: {}", rejection.name());
-        Err(floodmark::error::Error::new(floodmark::error::ErrorKind::Bug, message))
-    }
-}
-
 /// Rows a little out of order, keys spread evenly.
 fn batches(events: usize, keys: u64) -> Outcome<Vec<RecordBatch>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new();
     let mut batches = Vec::new();
     for first in (0..events).step_by(ROWS) {
         let rows = first..(first + ROWS).min(events);
         let time = |event: usize| 1_700_000_000_000 + (event * 1_000 / PER_SECOND) as i64;
-        let times: Vec<i64> = rows.clone().map(|event| time(event) - (random() % 2_000) as i64).collect();
-        let names: Vec<String> = rows.clone().map(|_| format!("k{:06}", random() % keys)).collect();
-        let values: Vec<i64> = rows.map(|_| (random() % 1_000) as i64).collect();
+        let times: Vec<i64> = rows.clone().map(|event| time(event) - random.below(2_000) as i64).collect();
+        let names: Vec<String> = rows.clone().map(|_| format!("k{:06}", random.below(keys))).collect();
+        let values: Vec<i64> = rows.map(|_| random.below(1_000) as i64).collect();
         batches.push(RecordBatch::try_from_iter([
             ("ts", Arc::new(TimestampMillisecondArray::from(times)) as _),
             ("key", Arc::new(StringArray::from(names)) as _),
@@ -94,16 +74,8 @@ fn reader(batches: &[RecordBatch]) -> Outcome<ColumnarReader> {
 }
 
 fn store(directory: &std::path::Path, workers: usize) -> Outcome<(WindowStore, PartitionId)> {
-    let over = |name: &str, function| AggregateSpec::over(name, function, "value", InputType::Int, 0);
-    let aggregates = vec![
-        AggregateSpec::count("count"),
-        over("sum", Function::Sum),
-        over("min", Function::Min),
-        over("max", Function::Max),
-    ];
-    let minute = Tumbling::new(Span::from_millis(60_000).ok_or("negative")?, 0)?;
     let mut store = WindowStore::builder("bench")
-        .window(OperatorSpec::new("bench", minute, &["key"], aggregates))
+        .window(aggregated(tumbling(60_000)?))
         .delay(Span::from_millis(5_000).ok_or("negative")?)
         .workers(workers)
         .open(directory.join("state"))?;
@@ -232,17 +204,6 @@ fn by_two_threads(batches: &[RecordBatch], directory: &std::path::Path) -> Outco
         reading.join().map_err(|_| "the reading thread panicked")??;
         fed.end()
     })
-}
-
-fn median(rounds: usize, mut run: impl FnMut() -> Outcome<u64>) -> Outcome<(Duration, u64)> {
-    let mut runs = Vec::new();
-    for _ in 0..rounds {
-        let started = Instant::now();
-        let found = run()?;
-        runs.push((started.elapsed(), found));
-    }
-    runs.sort();
-    Ok(runs[rounds / 2])
 }
 
 fn main() -> Outcome<()> {

@@ -4,6 +4,7 @@
 //! yet. It knows how to start other programs, and nothing about Floodmark itself.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to people on the terminal")]
 
+mod bench;
 mod compare;
 mod deny;
 mod doctor;
@@ -34,6 +35,9 @@ usage: cargo xtask <command>
   fuzz TARGET FILE   one input again
   compare [OPTION…]   the same work on Floodmark and on what else a Rust program would use; --help has the options
   compare --check     formatting, lints and tests of that comparison, which is a workspace of its own
+  bench [--file FILE]   figures of the regression guard, a JSON line each per commit in target/bench/figures.jsonl
+  bench --compare A B [--again] [--bound 1.25] [--counted-bound 1.02]   two commits by these figures, which are taken
+           where they are missing; exit code 4 when one is worse by more than its bound
   ci       everything that CI runs, with a table of times
 
 demo, test, check, deep and ci run the doctor first. What follows `test` or `deep` goes to cargo test:
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         "fixtures" => tasks::fixtures(&rest),
         "fuzz" => tasks::fuzz(&rest),
         "compare" => tasks::compare(&rest),
+        "bench" => tasks::bench(&rest),
         _ if !rest.is_empty() && command != "help" => Err(Failure::Usage),
         "demo" => tasks::demo(),
         "check" => tasks::check(),

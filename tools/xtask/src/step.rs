@@ -17,15 +17,18 @@ pub(crate) enum Failure {
     Incomplete,
     /// A step did not succeed: its name and how it ended.
     Step(String, String),
+    /// So many figures of a comparison are worse than they may be; which ones has been printed.
+    Worse(usize),
 }
 
 impl Failure {
-    /// Exit code: 1 a step failed, 2 wrong usage, 3 the machine lacks something.
+    /// Exit code: 1 a step failed, 2 wrong usage, 3 the machine lacks something, 4 a figure is worse than it may be.
     pub(crate) const fn code(&self) -> u8 {
         match self {
             Self::Step(..) => 1,
             Self::Usage => 2,
             Self::Incomplete => 3,
+            Self::Worse(_) => 4,
         }
     }
 }
@@ -36,6 +39,7 @@ impl fmt::Display for Failure {
             Self::Usage => f.write_str("unknown command"),
             Self::Incomplete => f.write_str("this machine lacks what is named above; nothing was built"),
             Self::Step(name, how) => write!(f, "{name}: {how}"),
+            Self::Worse(figures) => write!(f, "figures that are worse by more than their bound: {figures}"),
         }
     }
 }
@@ -75,6 +79,17 @@ impl Steps {
     /// Runs a command as a named step, in the repository's root, with the terminal as its own.
     pub(crate) fn run(&mut self, name: &str, shown: &str, command: Command) -> Result<(), Failure> {
         self.timed(name, shown, command, Command::status)
+    }
+
+    /// As [`Steps::run`], and returns what it wrote on standard output.
+    pub(crate) fn capture(&mut self, name: &str, shown: &str, command: Command) -> Result<String, Failure> {
+        let mut text = String::new();
+        self.timed(name, shown, command, |command| {
+            let done = command.stderr(Stdio::inherit()).output()?;
+            text = String::from_utf8_lossy(&done.stdout).into_owned();
+            Ok(done.status)
+        })?;
+        Ok(text)
     }
 
     /// As [`Steps::run`], but every line of its standard error goes to `line` instead of to the terminal.
@@ -218,6 +233,16 @@ mod tests {
         let ended = steps.run_read("read", script, shell(script), |line| lines.push(line.to_owned()));
         assert_eq!(ended.expect_err("exit code 3 is a failure").code(), 1);
         assert_eq!(lines, ["one", "three"]);
+    }
+
+    #[test]
+    fn what_a_step_prints_is_returned() {
+        let mut steps = Steps::new(Vec::new());
+        assert_eq!(
+            steps.capture("say", "echo", shell("echo one; echo two >&2")).ok().as_deref(),
+            Some("one\n")
+        );
+        assert!(steps.capture("fail", "echo", shell("echo one; exit 1")).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::bench as benching;
 use crate::compare as comparing;
 use crate::deny;
 use crate::doctor;
@@ -98,6 +99,11 @@ pub(crate) fn fuzz(args: &[String]) -> Result<(), Failure> {
 pub(crate) fn compare(args: &[String]) -> Result<(), Failure> {
     let target = comparing::target_dir(target_dir());
     comparing::run(&mut prepare("compare/release")?, &target.display().to_string(), args)
+}
+
+/// `cargo xtask bench`: figures per commit, and two commits next to each other.
+pub(crate) fn bench(args: &[String]) -> Result<(), Failure> {
+    benching::run(prepare("release")?, args)
 }
 
 /// `cargo xtask check`: formatting, lints, documentation.

@@ -1,10 +1,13 @@
 //! `floodmark bench`: the whole pipeline, from text files to exactly-once files, next to an in-memory reference that
 //! reads the same bytes in the same run.
 
+mod beyond_memory;
+mod latency;
 mod pipeline;
 mod reference;
 mod report;
 mod state_size;
+mod workload;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +33,8 @@ const DISK_BYTES_PER_EVENT: u64 = 400;
   floodmark bench                                both shapes, 5 million events, three times
   floodmark bench --shape s4 --events 20000000   one shape, longer
   floodmark bench --dir /data/bench --json       on another disk; the text stays there
+  floodmark bench latency                        from the closing event to the result, under load
+  floodmark bench beyond-memory                  state of eight times the memory budget
   floodmark bench state-size --out sizes         state size against watermark delay, with plots
 
 The reference reads the text with one thread into a hash map and keeps nothing; it is the speed of light for this \
@@ -64,6 +69,10 @@ pub(crate) struct Arguments {
 /// What else can be measured.
 #[derive(Debug, Subcommand)]
 enum Other {
+    /// How long results take from the event that closes their window, under steady load.
+    Latency(latency::Arguments),
+    /// How fast a pipeline is whose state is many times its memory budget.
+    BeyondMemory(beyond_memory::Arguments),
     /// How large the state becomes against the watermark delay, and whether it stays that large.
     StateSize(state_size::Arguments),
 }
@@ -86,26 +95,15 @@ impl Which {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
-    if let Some(Other::StateSize(arguments)) = &arguments.other {
-        return state_size::run(arguments);
+    match &arguments.other {
+        Some(Other::Latency(arguments)) => return latency::run(arguments),
+        Some(Other::BeyondMemory(arguments)) => return beyond_memory::run(arguments),
+        Some(Other::StateSize(arguments)) => return state_size::run(arguments),
+        None => {}
     }
-    let temporary;
-    let dir = match &arguments.dir {
-        Some(dir) => {
-            std::fs::create_dir_all(dir).map_err(|error| unavailable("cannot create", dir, error))?;
-            dir.as_path()
-        }
-        None => {
-            let place = std::env::temp_dir();
-            let made = tempfile::Builder::new().prefix("floodmark-bench-").tempdir_in(&place);
-            temporary = made.map_err(|error| unavailable("cannot create a directory", &place, error))?;
-            temporary.path()
-        }
-    };
-    if cfg!(debug_assertions) && !arguments.quiet {
-        console::say("this is a debug build: build with --release for figures that mean something");
-    }
-    let shapes = arguments.shape.shapes().iter().map(|&shape| measure(shape, arguments, dir));
+    let place = directory(arguments.dir.as_deref())?;
+    warn_of_debug(arguments.quiet);
+    let shapes = arguments.shape.shapes().iter().map(|&shape| measure(shape, arguments, place.path()));
     let report = Report {
         events: arguments.events,
         repetitions: arguments.repetitions,
@@ -116,6 +114,39 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where a benchmark works.
+enum Place {
+    Given(PathBuf),
+    /// Removed with all that is in it.
+    Temporary(tempfile::TempDir),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(dir) => dir,
+            Self::Temporary(dir) => dir.path(),
+        }
+    }
+}
+
+/// The directory that was asked for, made if need be, or a temporary one.
+fn directory(given: Option<&Path>) -> Result<Place, Error> {
+    if let Some(dir) = given {
+        std::fs::create_dir_all(dir).map_err(|error| unavailable("cannot create", dir, error))?;
+        return Ok(Place::Given(dir.to_owned()));
+    }
+    let place = std::env::temp_dir();
+    let made = tempfile::Builder::new().prefix("floodmark-bench-").tempdir_in(&place);
+    made.map(Place::Temporary).map_err(|error| unavailable("cannot create a directory", &place, error))
+}
+
+fn warn_of_debug(quiet: bool) {
+    if cfg!(debug_assertions) && !quiet {
+        console::say("this is a debug build: build with --release for figures that mean something");
+    }
+}
+
 /// Runs reference and pipeline by turns, so that a machine that slows down slows both.
 fn measure(shape: Shape, arguments: &Arguments, dir: &Path) -> Result<ShapeReport, Error> {
     let name = match shape {
@@ -123,7 +154,15 @@ fn measure(shape: Shape, arguments: &Arguments, dir: &Path) -> Result<ShapeRepor
         Shape::S4 => "s4",
     };
     let text = stream(shape, name, arguments, dir)?;
-    let setup = pipeline::Setup { text: &text, dir, name, memory_mib: arguments.memory };
+    let setup = pipeline::Setup {
+        text: &text,
+        dir,
+        name,
+        memory_mib: arguments.memory,
+        window: "1m",
+        close_at_end: true,
+        show: false,
+    };
     let (mut light, mut whole) = (Vec::new(), Vec::new());
     for repetition in 1..=arguments.repetitions {
         if !arguments.quiet {

@@ -2,7 +2,7 @@
 //! memory is its own.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -22,12 +22,25 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Setup<'a> {
     /// The input.
     pub(super) text: &'a Path,
-    /// Where state and output go; removed before and after.
+    /// Where state and output go.
     pub(super) dir: &'a Path,
     /// Name of the shape.
     pub(super) name: &'a str,
     /// Memory budget.
     pub(super) memory_mib: u64,
+    /// Length of the windows.
+    pub(super) window: &'a str,
+    /// Whether the end of the input closes what is open.
+    pub(super) close_at_end: bool,
+    /// Whether people see how it goes on.
+    pub(super) show: bool,
+}
+
+impl Setup<'_> {
+    /// The directory of a run.
+    pub(super) fn work(&self) -> PathBuf {
+        self.dir.join(format!("{}-run", self.name))
+    }
 }
 
 /// The part of the summary of `floodmark run --json` that matters here.
@@ -36,6 +49,7 @@ struct Summary {
     events: u64,
     total: Totals,
     checkpoints: Checkpoints,
+    open_panes: u64,
 }
 
 #[derive(Deserialize)]
@@ -50,29 +64,36 @@ struct Checkpoints {
 }
 
 /// Runs the pipeline once from nothing. The time includes the start and the end of the process.
-#[expect(clippy::disallowed_methods, reason = "a file of the measurement, thrown away after it")]
 pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured, Error> {
-    let work = setup.dir.join(format!("{}-run", setup.name));
+    let work = setup.work();
     remove(&work)?;
-    fs::create_dir_all(&work).map_err(|error| failed("cannot create the directory of a run", error))?;
-    let file = work.join("pipeline.toml");
-    fs::write(&file, pipeline_file(setup)?)
-        .map_err(|error| failed("cannot write the pipeline file", error))?;
-    let measured = run_child(&file);
+    let measured = run(setup);
     remove(&work)?;
     measured
 }
 
-fn run_child(file: &Path) -> Result<Measured, Error> {
+/// Runs the pipeline on what is there, and leaves it there.
+#[expect(clippy::disallowed_methods, reason = "a file of the measurement, thrown away after it")]
+pub(super) fn run(setup: &Setup<'_>) -> Result<Measured, Error> {
+    let work = setup.work();
+    fs::create_dir_all(&work).map_err(|error| failed("cannot create the directory of a run", error))?;
+    let file = work.join("pipeline.toml");
+    fs::write(&file, pipeline_file(setup)?)
+        .map_err(|error| failed("cannot write the pipeline file", error))?;
+    run_child(&file, setup.show)
+}
+
+fn run_child(file: &Path, show: bool) -> Result<Measured, Error> {
     let program = std::env::current_exe().map_err(|error| failed("cannot find this program", error))?;
     let clock = SystemClock::shared();
     let started = clock.monotonic();
     let child = Command::new(program)
-        .args(["run", "--quiet", "--json"])
+        .args(["run", "--json"])
+        .args((!show).then_some("--quiet"))
         .arg(file)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(if show { Stdio::inherit() } else { Stdio::piped() })
         .spawn()
         .map_err(|error| failed("cannot start the pipeline", error))?;
     let (ended, observer) = observe(&child)?;
@@ -95,6 +116,7 @@ fn run_child(file: &Path) -> Result<Measured, Error> {
         checkpoints: Some(summary.checkpoints.count),
         pause_ms_max: Some(summary.checkpoints.pause_ms_max),
         peak_rss_bytes,
+        resident_panes: Some(summary.open_panes),
     })
 }
 
@@ -136,16 +158,17 @@ path = '{text}'
 time = {{ field = 'ts', format = 'epoch_ms' }}
 [watermark]
 delay = '5s'
+close_at_end = {}
 [state]
 directory = 'state'
 memory = '{}MiB'
 [checkpoint]
 interval = '10s'
 [[window]]
-name = 'minute'
+name = 'bench'
 key = ['key']
 type = 'tumbling'
-size = '1m'
+size = '{}'
 aggregates = [
   {{ name = 'count', function = 'count' }},
   {{ name = 'sum', function = 'sum', field = 'value', type = 'int' }},
@@ -156,11 +179,12 @@ output = {{ path = 'out', format = 'jsonl' }}
 [late]
 path = 'late'
 ",
-        setup.name, setup.memory_mib
+        setup.name, setup.close_at_end, setup.memory_mib, setup.window
     ))
 }
 
-fn remove(work: &Path) -> Result<(), Error> {
+/// Removes the directory of a run, if it is there.
+pub(super) fn remove(work: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(work) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(failed("cannot remove the directory of a run", error))
@@ -190,7 +214,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let text = folder.path().join("s1.jsonl");
         fs::File::create(&text).expect("created");
-        let setup = Setup { text: &text, dir: Path::new("."), name: "s1", memory_mib: 512 };
+        let setup = Setup {
+            text: &text,
+            dir: Path::new("."),
+            name: "s1",
+            memory_mib: 512,
+            window: "1m",
+            close_at_end: true,
+            show: false,
+        };
         let file = pipeline_file(&setup).expect("a file");
         let config = PipelineConfig::from_str(&file, Path::new("pipeline.toml")).expect("accepted");
         assert_eq!((config.state.memory_bytes, config.checkpoint.interval.as_millis()), (512 << 20, 10_000));

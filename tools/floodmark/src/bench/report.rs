@@ -14,10 +14,12 @@ pub(super) struct Measured {
     pub(super) checkpoints: Option<u64>,
     pub(super) pause_ms_max: Option<f64>,
     pub(super) peak_rss_bytes: Option<u64>,
+    /// Panes left in memory.
+    pub(super) resident_panes: Option<u64>,
 }
 
 impl Measured {
-    fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         self.events as f64 / self.seconds.max(1e-9)
     }
 }
@@ -56,7 +58,7 @@ impl ShapeReport {
         reference: Measured,
         pipeline: Measured,
     ) -> Self {
-        let rss_allowed_bytes = budget_bytes / 4 * 5 + 100_000_000;
+        let rss_allowed_bytes = rss_allowed(budget_bytes);
         Self {
             shape,
             reference_events_per_second: reference.rate(),
@@ -68,6 +70,11 @@ impl ShapeReport {
             pipeline,
         }
     }
+}
+
+/// Memory that the budget rule allows: 1.25 times the budget and 100 MB.
+pub(super) const fn rss_allowed(budget_bytes: u64) -> u64 {
+    budget_bytes / 4 * 5 + 100_000_000
 }
 
 /// Everything that one call measured.
@@ -144,7 +151,7 @@ fn rule(shape: &ShapeReport, budget_bytes: u64) -> String {
     )
 }
 
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{} MB", grouped(bytes / 1_000_000))
 }
 
@@ -160,6 +167,7 @@ mod tests {
             checkpoints: Some(2),
             pause_ms_max: Some(pause),
             peak_rss_bytes: Some(peak),
+            resident_panes: None,
         }
     }
 

@@ -16,6 +16,7 @@
 mod advise;
 mod aggregates;
 mod bad_input;
+mod bench;
 mod crash;
 mod drill;
 mod evolution;

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floodmark::aggregate::{AggregateSpec, Function, InputType};
 use floodmark::checkpoint::{Position, SourceIdentity};
 use floodmark::clock::Clock;
 use floodmark::error::{Error, ErrorKind};
-use floodmark::event::{EventBatch, Number, ValueColumn};
+use floodmark::event::{EventBatch, Number};
 use floodmark::event_time::{EventTime, Span};
 use floodmark::operator::{Emit, LateEvent, OperatorSpec, PartitionId, Rejection, ResultBlock};
 use floodmark::store::{Barrier, ReadTo, WindowStore};
 use serde::Serialize;
 
+use super::super::workload;
 use super::shape::Kind;
 use super::stream::{Stream, StreamSpec};
 
@@ -171,16 +171,9 @@ impl<'a> Run<'a> {
         let windows = setup.kind.windows().map_err(|error| {
             Error::new(ErrorKind::Bug, "a window of the benchmark cannot be").with_source(error)
         })?;
-        let over = |name, function| AggregateSpec::over(name, function, "value", InputType::Int, 0);
-        let aggregates = vec![
-            AggregateSpec::count("count"),
-            over("sum", Function::Sum),
-            over("min", Function::Min),
-            over("max", Function::Max),
-        ];
         let delay = i64::try_from(setup.delay_ms).ok().and_then(Span::from_millis).unwrap_or(Span::MAX);
         let mut store = WindowStore::builder("state-size")
-            .window(OperatorSpec::new(setup.kind.name(), windows, &["key"], aggregates))
+            .window(OperatorSpec::new(setup.kind.name(), windows, &["key"], workload::aggregates()))
             .delay(delay)
             .memory_bytes(setup.memory_bytes)
             .retain(std::num::NonZeroU32::MIN)
@@ -200,7 +193,7 @@ impl<'a> Run<'a> {
     }
 
     fn batch(&self) -> EventBatch {
-        EventBatch::with_columns(self.partition, 1, vec![ValueColumn::int()])
+        workload::batch(self.partition)
     }
 
     fn is_warm(&self, at_ms: u64) -> bool {
