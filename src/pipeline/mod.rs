@@ -17,6 +17,7 @@ mod report;
 mod signals;
 pub mod sink;
 pub mod source;
+pub mod status;
 mod strain;
 mod task;
 

@@ -10,9 +10,10 @@ use crate::source::{code_only, files, read, root};
 const ARROW_TESTS: &str = "tools/floodmark/tests/cli/parquet.rs";
 
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 9] = [
+const DOORS: [(&str, &[&str]); 10] = [
     ("arrow_array", &["src/pipeline/source/columnar/", "src/pipeline/source/parquet", ARROW_TESTS]),
     ("arrow_schema", &["src/pipeline/source/columnar/"]),
+    ("axum", &["src/pipeline/status/server"]),
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/repository/"]),
