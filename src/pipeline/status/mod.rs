@@ -43,6 +43,7 @@ use crate::error::Result;
 const QUESTIONS_MAX: usize = 8;
 
 /// The status page of a run, for as long as this lives.
+#[cfg_attr(not(feature = "status"), expect(dead_code, reason = "this build has no server to open one"))]
 pub(super) struct Page {
     board: Arc<Board>,
     // Until the task has taken it.

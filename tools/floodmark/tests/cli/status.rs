@@ -48,7 +48,7 @@ struct Watched {
 impl Watched {
     fn start(pipeline: &str, arguments: &[&str]) -> Self {
         let site = Site::new(pipeline);
-        let mut command = site.command(&[&["--status", "0"], arguments].concat());
+        let mut command = site.command(&[["--status", "0"].as_slice(), arguments].concat());
         command.stdin(Stdio::piped());
         let mut running = Running::start(command);
         let input = running.child().stdin.take();
@@ -377,6 +377,36 @@ fn promtool_finds_the_alert_rules_sound_and_each_fires_when_it_should() {
     assert_sound(promtool().unwrap(), &["test", "rules", "alerts_test.yml"], "");
 }
 
+#[test]
+fn promtool_understands_every_query_of_the_dashboard() {
+    let Some(promtool) = promtool() else { return };
+    let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
+    for (index, query) in dashboard_queries().iter().enumerate() {
+        let query = query.replace("$__rate_interval", "1m").replace("$pipeline", ".*");
+        rules.push_str(&format!("      - record: query:{index}\n        expr: {}\n", json!(query)));
+    }
+    let site = Site::new("");
+    site.write("queries.yml", rules);
+    assert_sound(promtool, &["check", "rules", site.path("queries.yml").to_str().unwrap()], "");
+}
+
+/// The queries of all panels; each panel has one at least.
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Json =
+        serde_json::from_str(&read(&repository().join("docs/ops/grafana/floodmark.json"))).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut ids: Vec<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), panels.len(), "panels share an id");
+    let charts = panels.iter().filter(|panel| panel["type"] != "row");
+    let targets = charts.flat_map(|panel| {
+        let targets = panel["targets"].as_array().filter(|targets| !targets.is_empty());
+        targets.unwrap_or_else(|| panic!("a panel without a query: {}", panel["title"]))
+    });
+    targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
+}
+
 /// Names of metrics in text, as Prometheus stores them.
 fn metrics_named_in(text: &str) -> Vec<String> {
     let word = |character: char| !(character.is_ascii_alphanumeric() || character == '_');
@@ -390,23 +420,9 @@ fn read(path: &Path) -> String {
 #[test]
 fn rules_and_dashboard_name_only_metrics_that_there_are() {
     let known = metrics_named_in(&read(&repository().join("docs/METRICS.md")));
-    let dashboard: Json =
-        serde_json::from_str(&read(&repository().join("docs/ops/grafana/floodmark.json"))).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let charts = panels.iter().filter(|panel| panel["type"] != "row");
-    let queries: String = charts
-        .flat_map(|panel| {
-            let targets = panel["targets"].as_array().filter(|targets| !targets.is_empty());
-            targets.unwrap_or_else(|| panic!("a panel without a query: {}", panel["title"]))
-        })
-        .map(|target| format!("{}\n", target["expr"].as_str().unwrap()))
-        .collect();
+    let queries = dashboard_queries().join("\n");
     let rules = read(&repository().join("docs/ops/prometheus/alerts.yml"));
     for name in metrics_named_in(&queries).into_iter().chain(metrics_named_in(&rules)) {
         assert!(known.contains(&name), "{name} is no metric");
     }
-    let mut ids: Vec<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), panels.len(), "panels share an id");
 }

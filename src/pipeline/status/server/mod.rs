@@ -2,6 +2,8 @@
 //!
 //! The one file that knows HTTP. It has a thread of its own, and answers on this machine only unless told otherwise.
 
+mod connections;
+
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -16,6 +18,7 @@ use axum::routing::get;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
+use self::connections::Bounded;
 use super::board::Board;
 use super::history::Resolution;
 use super::panes::{KeyPanes, PanesRequest};
@@ -80,7 +83,7 @@ impl Server {
         let routes = routes(Arc::new(shown));
         runtime.spawn(async move {
             // It ends with the runtime; single connections that break are nobody's concern.
-            if let Err(error) = axum::serve(listener, routes).await {
+            if let Err(error) = axum::serve(Bounded::new(listener), routes).await {
                 tracing::warn!(%error, "the status page is gone; the run goes on");
             }
         });
@@ -405,7 +408,7 @@ mod tests {
 
     #[test]
     fn only_addresses_and_localhost_are_hosts_of_this_page() {
-        for host in ["127.0.0.1:9470", "localhost", "LOCALHOST:1", "[::1]:9470", "10.1.2.3", "::1"] {
+        for host in ["127.0.0.1:9470", "localhost", "LOCALHOST:1", "[::1]:9470", "10.1.2.3", "[::1]"] {
             assert!(is_plain_host(host), "{host}");
         }
         for host in ["attacker.example", "attacker.example:9470", "localhost.attacker.example", "", "[x]:1"] {

@@ -3,6 +3,9 @@
 //! Pure: from the pipeline file and a snapshot to an answer. `floodmark explain` tells the whole life of a window from
 //! its input; this tells where it stands.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 
 use super::panes::KeyPanes;
