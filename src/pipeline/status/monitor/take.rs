@@ -16,6 +16,7 @@ use crate::pipeline::explain::{Standing, standing};
 use crate::pipeline::outputs::Counters;
 use crate::pipeline::reader::BLOCKS_AHEAD;
 use crate::pipeline::report::Uploads;
+use crate::pipeline::task::Reading;
 
 /// Time over which rates are taken.
 const RATE_OVER: Duration = Duration::from_secs(10);
