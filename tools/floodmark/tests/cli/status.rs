@@ -103,22 +103,11 @@ impl Watched {
     /// Ends the input, and returns the summary and the log.
     fn finish(mut self) -> (Json, String) {
         drop(self.input.take());
-        let summary = self.running.wait().summary_of(&self.log);
+        let mut ended = self.running.wait();
         self.reader.join().unwrap();
-        let log = self.log.lock().unwrap().clone();
+        ended.stderr = self.log.lock().unwrap().clone();
         drop(self.site);
-        (summary, log)
-    }
-}
-
-trait SummaryOf {
-    fn summary_of(self, log: &Mutex<String>) -> Json;
-}
-
-impl SummaryOf for crate::support::Ended {
-    fn summary_of(mut self, log: &Mutex<String>) -> Json {
-        self.stderr = log.lock().unwrap().clone();
-        self.summary()
+        (ended.summary(), ended.stderr)
     }
 }
 
