@@ -39,5 +39,5 @@ pub use watermark::{
     Bounds, DEFAULT_SOURCE, Jump, Limits, PartitionProgress, Policy, Rejection, SavedWatermarks, SourceSpec,
     Strategy, WatermarkTracker,
 };
-pub use window::{Ends, OpenWindow, SpillKind, Spilled, WindowOperator};
+pub use window::{Ends, HeldPane, OpenSummary, OpenWindow, SpillKind, Spilled, WindowOperator};
 pub use workers::Workers;

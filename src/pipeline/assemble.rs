@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::config::{
-    AggregateConfig, Function, JoinConfig, KeyField as KeyConfig, KeyType, OutputFormat, OutputTarget,
+    AggregateConfig, Function, JoinConfig, Jumps, KeyField as KeyConfig, KeyType, OutputFormat, OutputTarget,
     OutputTime, PipelineConfig, SelectedField, TableConfig, TableWrite as TableWriteConfig, WindowConfig,
 };
 use super::sink::{
@@ -76,7 +76,11 @@ pub(super) fn sources(config: &PipelineConfig) -> impl Iterator<Item = SourceSpe
         SourceSpec {
             dedup,
             idle_timeout: source.watermark.idle_timeout.map(duration),
-            jump_warning: spec.jump_warning.filter(|_| source.time.bounds.bounds.is_open_above()),
+            jump_warning: match config.watch.jump {
+                Jumps::Unusual => spec.jump_warning.filter(|_| source.time.bounds.bounds.is_open_above()),
+                Jumps::Above(length) => Some(length),
+                Jumps::Off => None,
+            },
             ..spec
         }
     })

@@ -18,6 +18,7 @@ mod report;
 mod signals;
 pub mod sink;
 pub mod source;
+pub mod status;
 mod strain;
 mod task;
 

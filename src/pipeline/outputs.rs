@@ -7,9 +7,9 @@ use super::assemble;
 use super::config::PipelineConfig;
 use super::places::{self, places, record_text, refuse_misfits};
 use super::sink::{
-    AheadPolicy, DeadLetter, DeadLetterSink, Deliveries, LateSink, Opened, Publish, PublishPermit,
-    RecordSpec, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput, WriteJoined,
-    WriteResults, newest_published_in, renamed_staged,
+    AheadPolicy, DeadLetter, DeadLetterSink, Deliveries, DeliveryFigures, LateSink, Opened, Publish,
+    PublishPermit, RecordSpec, RecoverReport, Restored as RestoredOutput, Sink, SinkContext, StagedOutput,
+    WriteJoined, WriteResults, newest_published_in, renamed_staged,
 };
 use super::source::{Position, Rejected, RestOfBlock};
 use super::task::RunOptions;
@@ -135,6 +135,25 @@ impl Counters {
 struct Place {
     partition: String,
     start: Position,
+    shed: Shed,
+}
+
+/// What of a partition this run did not count in any window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shed {
+    /// Late events, once for each window that they were late for.
+    pub(super) late: u64,
+    /// Rejected records.
+    pub(super) rejected: u64,
+}
+
+/// What this run has emitted of one window or join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Emitted {
+    /// Times that panes of a window were emitted together; taking back is none.
+    pub(super) firings: u64,
+    /// The latest that an event was, in milliseconds behind the expiry of its last window.
+    pub(super) late_by_ms_max: Option<i64>,
 }
 
 /// The outputs of a task, and its counters.
@@ -151,6 +170,10 @@ pub(super) struct Outputs {
     pub(super) counters: Counters,
     // Rows of the current epoch, by window or join.
     fresh_rows: Vec<u64>,
+    emitted: Vec<Emitted>,
+    // Of partitions other than the one that is being read, whose figures are in `place`.
+    shed: BTreeMap<String, Shed>,
+    delivery_figures: Arc<DeliveryFigures>,
     place: Place,
     // Rejected records of the block that is being processed, by record, which were not taken yet.
     rejected: VecDeque<Rejected>,
@@ -215,18 +238,19 @@ impl Outputs {
                 }
             }
         }
+        let deliveries = Deliveries::new(opening.publishers);
         let outputs = Self {
             fresh_rows: vec![0; windows.len()],
+            emitted: vec![Emitted::default(); windows.len()],
+            shed: BTreeMap::new(),
+            delivery_figures: deliveries.figures(),
             windows,
             sources: config.sources.iter().map(|source| source.name.clone()).collect(),
             results,
             joined,
             late,
             dead_letter,
-            delivery: Arc::new(Mutex::new(Delivering {
-                outputs: Deliveries::new(opening.publishers),
-                permit: None,
-            })),
+            delivery: Arc::new(Mutex::new(Delivering { outputs: deliveries, permit: None })),
             counters,
             place: Place::default(),
             rejected: VecDeque::new(),
@@ -238,7 +262,9 @@ impl Outputs {
     /// Says where the next batch was read: from which partition, and where its text starts.
     pub(super) fn now_reading(&mut self, partition: &str, start: Position) {
         if self.place.partition != partition {
-            partition.clone_into(&mut self.place.partition);
+            let shed = self.shed.remove(partition).unwrap_or_default();
+            let before = std::mem::replace(&mut self.place.partition, partition.to_owned());
+            self.shed.insert(before, std::mem::replace(&mut self.place.shed, shed));
         }
         self.place.start = start;
     }
@@ -287,6 +313,7 @@ impl Outputs {
             ));
         }
         *self.counters.rejected.entry(letter.reason.to_owned()).or_default() += 1;
+        self.place.shed.rejected += 1;
         match &mut self.dead_letter {
             Some(sink) => sink.write(letter),
             None => Ok(()),
@@ -331,6 +358,30 @@ impl Outputs {
         }
         let waiting = delivery.outputs.waiting().to_vec();
         if waiting.is_empty() { Ok(()) } else { delivery.outputs.publish(waiting, &permit) }
+    }
+
+    /// Result rows of a window or join so far, the current epoch included.
+    pub(super) fn rows_of(&self, operator: usize) -> u64 {
+        let staged = self.windows.get(operator).and_then(|name| self.counters.results.get(name));
+        staged.copied().unwrap_or(0) + self.fresh_rows.get(operator).copied().unwrap_or(0)
+    }
+
+    /// What this run has emitted of a window or join.
+    pub(super) fn emitted(&self, operator: usize) -> Emitted {
+        self.emitted.get(operator).copied().unwrap_or_default()
+    }
+
+    /// What of a partition this run counted nowhere.
+    pub(super) fn shed(&self, partition: &str) -> Shed {
+        match self.place.partition == partition {
+            true => self.place.shed,
+            false => self.shed.get(partition).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Most epochs of one sink that wait to be delivered, and rows of all that wait.
+    pub(super) fn waiting(&self) -> (u64, u64) {
+        self.delivery_figures.waiting()
     }
 
     /// Result rows so far, the current epoch included.
@@ -495,11 +546,19 @@ impl Emit for Outputs {
                 format!("results of an unknown window: index={operator}"),
             ));
         };
+        if let Some(emitted) = self.emitted.get_mut(operator) {
+            emitted.firings += u64::from(block.takes_back().is_none());
+        }
         sink.write(&mut Counted { block, rows })
     }
 
     fn late(&mut self, operator: usize, event: LateEvent<'_>) -> Result<()> {
-        let Some(window) = self.windows.get(operator) else { return Ok(()) };
+        let (Some(window), Some(emitted)) = (self.windows.get(operator), self.emitted.get_mut(operator))
+        else {
+            return Ok(());
+        };
+        emitted.late_by_ms_max = emitted.late_by_ms_max.max(Some(event.late_by_ms));
+        self.place.shed.late += 1;
         match self.counters.late.get_mut(window) {
             Some(count) => *count += 1,
             None => {

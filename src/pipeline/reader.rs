@@ -1,6 +1,8 @@
 //! Reads and parses ahead on a thread of its own, a few blocks in front of the task.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use super::source::{Block, FileSource};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Blocks read ahead. Each is about 256 KiB of text with its columns; a slow task stops the reader here.
-const BLOCKS_AHEAD: usize = 4;
+pub(super) const BLOCKS_AHEAD: usize = 4;
 
 /// What the reader has for the task.
 pub(super) enum Next {
@@ -33,6 +35,8 @@ pub(super) fn cores() -> usize {
 pub(super) struct Reader {
     blocks: Receiver<Result<Block>>,
     spent: SyncSender<Block>,
+    // Blocks that are read and were not taken; one more than fit when the thread waits for room.
+    ahead: Arc<AtomicUsize>,
     // Until its end was seen.
     thread: Option<JoinHandle<()>>,
 }
@@ -44,6 +48,8 @@ impl Reader {
         let mut source = source.with_helpers((cores() - 1).min(HELPERS_MAX))?;
         let (sender, blocks) = sync_channel(BLOCKS_AHEAD);
         let (spent, recycled) = sync_channel::<Block>(BLOCKS_AHEAD + 1);
+        let ahead = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&ahead);
         let run = move || {
             loop {
                 let block = match source.next_block(recycled.try_recv().ok()) {
@@ -52,6 +58,7 @@ impl Reader {
                     Err(error) => Err(error),
                 };
                 let failed = block.is_err();
+                counted.fetch_add(1, Ordering::Relaxed);
                 if sender.send(block).is_err() || failed {
                     return;
                 }
@@ -61,7 +68,7 @@ impl Reader {
         let thread = spawned.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "cannot start the reading thread").with_source(error)
         })?;
-        Ok(Self { blocks, spent, thread: Some(thread) })
+        Ok(Self { blocks, spent, ahead, thread: Some(thread) })
     }
 
     /// The next block, waiting no longer than `patience`.
@@ -70,10 +77,18 @@ impl Reader {
     /// Those of the source; `Bug` when the thread ended otherwise than with the input, whose rest nobody has seen then.
     pub(super) fn next(&mut self, patience: Duration) -> Result<Next> {
         match self.blocks.recv_timeout(patience) {
-            Ok(block) => Ok(Next::Block(Box::new(block?))),
+            Ok(block) => {
+                self.ahead.fetch_sub(1, Ordering::Relaxed);
+                Ok(Next::Block(Box::new(block?)))
+            }
             Err(RecvTimeoutError::Timeout) => Ok(Next::Waiting),
             Err(RecvTimeoutError::Disconnected) => self.end(),
         }
+    }
+
+    /// Blocks that were read and wait for the task.
+    pub(super) fn blocks_ahead(&self) -> usize {
+        self.ahead.load(Ordering::Relaxed)
     }
 
     /// The thread has nothing more to say. If that is because it panicked, the input is not at its end: to take it for

@@ -15,11 +15,21 @@ const STALL: Duration = Duration::from_secs(5);
 /// Checkpoints in a row without a hard link. A single one may have had all its tables rewritten meanwhile.
 const COPIED_IN_A_ROW: u32 = 3;
 
+/// How often and how long writes were stopped or slowed down, as far as the looks show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldUp {
+    /// How often it began.
+    pub(super) times: u64,
+    /// How long it was, all times together.
+    pub(super) total: Duration,
+}
+
 /// What was seen of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct Strain {
     last_look: Option<Duration>,
     held_up_since: Option<Duration>,
+    held_up: HeldUp,
     copied: u32,
     told_stall: bool,
     told_slow: bool,
@@ -36,13 +46,21 @@ impl Strain {
         due
     }
 
+    /// How often and how long writes were held up so far.
+    pub(super) fn held_up(&self) -> HeldUp {
+        self.held_up
+    }
+
     /// A look at the state database. Returns what is to be said of writes that are stopped or slowed down.
     pub(super) fn look(&mut self, now: Duration, stats: &StateStats) -> Option<String> {
         if !stats.write_stopped && stats.delayed_write_rate == 0 {
             // The next one is another one.
-            (self.held_up_since, self.told_stall) = (None, false);
+            let before = self.held_up_since.take();
+            self.held_up.total += before.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            self.told_stall = false;
             return None;
         }
+        self.held_up.times += u64::from(self.held_up_since.is_none());
         let since = *self.held_up_since.get_or_insert(now);
         let length = now.saturating_sub(since);
         if self.told_stall || length < STALL {
@@ -115,6 +133,7 @@ mod tests {
         assert_eq!(strain.look(seconds(17), &StateStats::default()), None);
         assert_eq!(strain.look(seconds(18), &slow), None);
         assert!(strain.look(seconds(23), &slow).unwrap().contains("slowed down to 1000 bytes"));
+        assert_eq!(strain.held_up(), HeldUp { times: 2, total: seconds(7) });
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::sink::AheadPolicy;
 use super::source::{
     Block, FileSource, PartitionResume, RejectReason, Rejected, RestOfBlock, STDIN_NAME, check_columns,
 };
+use super::status::{Facts, Monitor, Page, Phase};
 use super::strain::Strain;
 use crate::checkpoint::{Position, SourceIdentity};
 use crate::clock::Clock;
@@ -29,6 +30,9 @@ use crate::store::{Barrier, ReadTo, RestoredPartition, WindowStore, WindowStoreB
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The outcome of a run that came to the end of its input.
+const COMPLETED: &str = "completed";
 
 /// Rows of a window that are fired in one go; a checkpoint can come after them.
 const STEP_ROWS: usize = 16_384;
@@ -68,11 +72,14 @@ impl StopFlag {
 }
 
 /// A partition of the source, and where it stands in what was processed.
-struct Reading {
-    name: String,
-    id: PartitionId,
-    position: Position,
-    finished: bool,
+pub(super) struct Reading {
+    pub(super) name: String,
+    pub(super) source: SourceId,
+    pub(super) id: PartitionId,
+    /// The partition under whose watermark its events count; mostly itself.
+    pub(super) leader: PartitionId,
+    pub(super) position: Position,
+    pub(super) finished: bool,
 }
 
 /// Runs a pipeline to the end of its input, or until `stop` is set.
@@ -90,7 +97,8 @@ pub fn run(
     clock: Arc<dyn Clock>,
     watch: &mut dyn Watch,
 ) -> Result<RunSummary> {
-    let mut task = Task::open(config, options, clock, watch)?;
+    let page = Page::open(config, &clock)?;
+    let mut task = Task::open(config, options, clock, page, watch)?;
     let ended = task.drive(stop, watch);
     task.finish(ended, stop, watch)
 }
@@ -117,6 +125,9 @@ struct Task<'a> {
     warned_of_quotes: bool,
     warned_of_useless: bool,
     strain: Strain,
+    monitor: Monitor,
+    // Shows what the monitor publishes, until the run is over.
+    page: Option<Page>,
     summary: SummaryBuilder,
 }
 
@@ -131,6 +142,7 @@ impl<'a> Task<'a> {
         config: &'a PipelineConfig,
         options: RunOptions,
         clock: Arc<dyn Clock>,
+        mut page: Option<Page>,
         watch: &mut dyn Watch,
     ) -> Result<Self> {
         let started = clock.monotonic();
@@ -173,6 +185,9 @@ impl<'a> Task<'a> {
             tracing::info!("rejected records are counted but not kept; set dead_letter.path to keep them");
         }
         watch.started(&restart);
+        let seat = page.as_mut().and_then(Page::seat);
+        let mut monitor = Monitor::new(config, &clock, seat, &restart, started);
+        monitor.begin(&store, &outputs, &readings);
         let reader = Reader::start(source)?;
         // The next start is not asked again for rows that were given up: the next checkpoint does not name them.
         let changed = restart.rows_given_up > 0;
@@ -196,6 +211,8 @@ impl<'a> Task<'a> {
             warned_of_quotes: false,
             warned_of_useless: false,
             strain: Strain::default(),
+            monitor,
+            page,
             summary,
             clock,
         })
@@ -231,17 +248,34 @@ impl<'a> Task<'a> {
             self.begin_checkpoint()?;
         }
         self.report_progress(watch);
+        self.monitored(Monitor::turn);
         Ok(())
+    }
+
+    /// Lets the monitor see how the run stands.
+    fn monitored(&mut self, look: impl FnOnce(&mut Monitor, &Facts<'_>)) {
+        let facts = Facts {
+            store: &self.store,
+            outputs: &self.outputs,
+            readings: &self.readings,
+            blocks_ahead: self.reader.blocks_ahead(),
+            changed: self.changed,
+            held_up: self.strain.held_up(),
+        };
+        look(&mut self.monitor, &facts);
     }
 
     /// Says when writes to the state have stood still for a while.
     fn look_at_writes(&mut self) -> Result<()> {
         let now = self.clock.monotonic();
-        if self.strain.is_due(now)
-            && let Some(said) = self.strain.look(now, &self.store.state_stats()?)
-        {
+        if !self.strain.is_due(now) {
+            return Ok(());
+        }
+        let stats = self.store.state_stats()?;
+        if let Some(said) = self.strain.look(now, &stats) {
             tracing::warn!("{said}");
         }
+        self.monitor.state_looked_at(stats);
         Ok(())
     }
 
@@ -539,18 +573,30 @@ impl<'a> Task<'a> {
             counters: self.outputs.counters.to_map(),
             after_publish: Some(self.outputs.publication(staged)),
         };
-        let epoch = self.store.begin_checkpoint(barrier)?;
+        let epoch = self.noting_failure(|store| store.begin_checkpoint(barrier))?;
         self.last_begin = self.clock.monotonic();
-        self.summary.paused(self.last_begin.saturating_sub(started));
+        let pause = self.last_begin.saturating_sub(started);
+        self.summary.paused(pause);
+        self.monitor.checkpoint_begun(pause);
         self.bytes_since_begin = 0;
         self.changed = false;
         Ok(epoch)
     }
 
+    /// Counts a checkpoint that fails.
+    fn noting_failure<T>(&mut self, work: impl FnOnce(&mut WindowStore) -> Result<T>) -> Result<T> {
+        let result = work(&mut self.store);
+        if result.is_err() {
+            self.monitor.checkpoint_failed();
+        }
+        result
+    }
+
     fn collect_report(&mut self, wait: bool, watch: &mut dyn Watch) -> Result<()> {
-        if let Some(report) = self.store.checkpoint_report(wait)? {
+        if let Some(report) = self.noting_failure(|store| store.checkpoint_report(wait))? {
             watch.checkpoint(&report);
             let took = self.summary.checkpoint(&report, self.clock.monotonic());
+            self.monitor.checkpoint_done(&report, took);
             for said in self.strain.checkpoint(&report, took, duration(self.config.checkpoint.interval)) {
                 tracing::warn!("{said}");
             }
@@ -560,12 +606,38 @@ impl<'a> Task<'a> {
 
     /// Closes what is to be closed, makes the last checkpoint, and sums up. After an error of the source, what was
     /// read before it is still made durable.
-    fn finish(
-        mut self,
+    fn finish(mut self, ended: Result<Ended>, stop: &StopFlag, watch: &mut dyn Watch) -> Result<RunSummary> {
+        self.enter(Phase::Finishing, None);
+        match self.wind_up(ended, stop, watch) {
+            Ok(outcome) => {
+                let phase = if outcome == COMPLETED { Phase::Completed } else { Phase::Stopped };
+                self.enter(phase, None);
+                let elapsed = self.clock.monotonic().saturating_sub(self.started);
+                let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);
+                watch.finished(&summary);
+                // What the last snapshot says was to be seen until here.
+                drop(self.page);
+                Ok(summary)
+            }
+            Err(error) => {
+                self.enter(Phase::Failed, Some(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, error: Option<String>) {
+        self.monitor.enter(phase, error);
+        self.monitored(Monitor::show);
+    }
+
+    /// All of the end but its summary. Returns the outcome.
+    fn wind_up(
+        &mut self,
         mut ended: Result<Ended>,
         stop: &StopFlag,
         watch: &mut dyn Watch,
-    ) -> Result<RunSummary> {
+    ) -> Result<&'static str> {
         if matches!(ended, Ok(Ended::Input)) {
             self.close(stop, watch)?;
             if self.store.is_firing() {
@@ -582,16 +654,13 @@ impl<'a> Task<'a> {
             tracing::debug!(%error, "no last checkpoint after an error");
         }
         let outcome = match ended? {
-            Ended::Input => "completed",
+            Ended::Input => COMPLETED,
             Ended::Stopped => "stopped",
         };
         self.last_checkpoint(watch)?;
-        self.outputs.deliver_rest(outcome == "completed")?;
+        self.outputs.deliver_rest(outcome == COMPLETED)?;
         self.store.finish_uploads()?;
-        let elapsed = self.clock.monotonic().saturating_sub(self.started);
-        let summary = self.summary.finish(outcome, &self.outputs.counters, &self.store, elapsed);
-        watch.finished(&summary);
-        Ok(summary)
+        Ok(outcome)
     }
 
     /// The input is at its end. Fires all that this makes due, unless a stop is asked for.
@@ -725,7 +794,13 @@ fn register(source: &FileSource, store: &mut WindowStore) -> Result<Vec<Reading>
             store.reopen(id);
         }
         let (position, finished) = (resume.position, resume.finished);
-        readings.push(Reading { name: resume.name.clone(), id, position, finished });
+        // Once all have their numbers; that of a leader may be higher.
+        let (name, source, leader) = (resume.name.clone(), resume.source, info.watermark);
+        readings.push(Reading { name, source, id, leader, position, finished });
+    }
+    let ids: Vec<PartitionId> = readings.iter().map(|reading| reading.id).collect();
+    for reading in &mut readings {
+        reading.leader = ids.get(reading.leader.0 as usize).copied().unwrap_or(reading.id);
     }
     Ok(readings)
 }

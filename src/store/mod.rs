@@ -19,6 +19,7 @@ mod restore;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod view;
 mod writer;
 mod zones;
 
@@ -30,7 +31,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Span, Watermark};
 use crate::operator::{
-    Advance, BatchWatermark, Emit, EventBatch, JoinSpec, KeyColumn, LatenessSketch, Marks, OpenWindow,
+    Advance, BatchWatermark, Emit, EventBatch, JoinSpec, Jump, KeyColumn, LatenessSketch, Marks, OpenWindow,
     OperatorSpec, PartitionId, PartitionProgress, SourceId, SourceSpec, TimeDomain, ValueColumn,
     WatermarkTracker, WindowOperator,
 };
@@ -45,6 +46,7 @@ pub(crate) use events::event_family;
 pub(crate) use panes::decode;
 pub use restore::{Restored, RestoredPartition};
 pub(crate) use restore::{check_shape, partitions_of, saved_watermarks};
+pub use view::{EventsHeld, OpenPane};
 
 use events::EventOperators;
 use late::LateInOrder;
@@ -68,6 +70,8 @@ struct Partition {
 struct Warned {
     steps_back: bool,
     jump: Option<Span>,
+    jumps: u64,
+    last_jump: Option<Jump>,
 }
 
 /// Durable window state of one task.
@@ -384,9 +388,10 @@ impl WindowStore {
                  has closed; give the source a delay if they are to count"
             );
         }
-        if let Some(jump) = self.tracker.take_jump()
-            && self.warned.jump.is_none_or(|longest| jump.length() > longest)
-        {
+        let Some(jump) = self.tracker.take_jump() else { return };
+        self.warned.jumps += 1;
+        self.warned.last_jump = Some(jump);
+        if self.warned.jump.is_none_or(|longest| jump.length() > longest) {
             self.warned.jump = Some(jump.length());
             let name = self.partitions.get(jump.partition.0 as usize).map_or("", |known| known.name.as_str());
             tracing::warn!(

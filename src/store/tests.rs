@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::{AfterPublish, Barrier, Collected, WindowStore};
 use crate::aggregate::AggregateSpec;
 use crate::checkpoint::{Manifest, Published, SourceIdentity};
+use crate::codec::KeyWriter;
 use crate::error::{Error, ErrorKind};
 use crate::event::{EventBatch, Number};
 use crate::event_time::{EventTime, Span, Tumbling, Watermark, Windows};
@@ -81,4 +82,31 @@ fn other_rules_of_a_time_zone_than_those_of_the_checkpoint_are_told() {
     manifest.counters.clear();
     std::fs::write(checkpoint.join("MANIFEST.fm"), manifest.encode().unwrap()).unwrap();
     assert_eq!(open().restored().unwrap().changed_zones, Vec::<String>::new());
+}
+
+#[test]
+fn the_panes_of_a_key_are_told_from_memory_and_disk_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let windows = Tumbling::new(Span::from_millis(10).unwrap(), 0).unwrap();
+    let spec = OperatorSpec::new("op", windows, &["key"], vec![AggregateSpec::count("count")]);
+    let mut store = WindowStore::builder("view").window(spec).open(folder.path().join("state")).unwrap();
+    let mut key = Vec::new();
+    KeyWriter::new(&mut key, 1).push(b"a");
+    let counted = |store: &WindowStore| -> Vec<(i64, u64)> {
+        let panes = store.panes_of(0, &key, 10).unwrap();
+        panes.iter().map(|pane| (pane.window.end.as_millis(), pane.events)).collect()
+    };
+    process(&mut store, 5);
+    assert_eq!(counted(&store), [(10, 1)]);
+    let spilled = store.operators[0].spill_largest().unwrap();
+    store.writer.write(0, spilled).unwrap();
+    store.writer.wait_until_written().unwrap();
+    assert_eq!(counted(&store), [(10, 1)], "the pane is on disk alone");
+    process(&mut store, 6);
+    assert_eq!(counted(&store), [(10, 2)], "one event on disk, one in memory");
+    let summary = store.open_summary(0).unwrap();
+    assert_eq!((summary.windows, summary.panes, summary.due), (1, 1, 0));
+    assert_eq!(summary.next_end, Some(EventTime::from_millis(10)));
+    assert!(store.panes_of(0, b"b", 10).unwrap().is_empty(), "another key has nothing there");
+    assert_eq!(store.writes_waiting(), 0);
 }

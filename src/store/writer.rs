@@ -114,6 +114,11 @@ impl Writer {
         if complete { Ok(()) } else { Err(self.failure()) }
     }
 
+    /// Jobs handed over whose rows cannot be read from the database yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.handed_over.saturating_sub(self.shared.progress().written)
+    }
+
     /// True while a checkpoint is under way.
     pub(super) fn in_flight(&self) -> bool {
         self.in_flight

@@ -10,10 +10,11 @@ use crate::source::{code_only, files, read, root};
 const ARROW_TESTS: &str = "tools/floodmark/tests/cli/parquet.rs";
 
 /// Where a library may be named in src/; everywhere else its types do not appear.
-const DOORS: [(&str, &[&str]); 10] = [
+const DOORS: [(&str, &[&str]); 11] = [
     ("arrow_array", &["src/pipeline/source/columnar/", "src/pipeline/source/parquet", ARROW_TESTS]),
     ("arrow_schema", &["src/pipeline/source/columnar/"]),
     ("rayon_core", &["src/operator/workers.rs"]),
+    ("axum", &["src/pipeline/status/server"]),
     ("rocksdb", &["src/state/"]),
     ("bincode", &["src/codec/"]),
     ("tokio", &["src/pipeline/", "src/repository/"]),

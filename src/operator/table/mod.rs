@@ -136,6 +136,13 @@ impl PaneTable {
         (self.encode(shard, row), new)
     }
 
+    /// The row of `key`, if it has one.
+    pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
+        let hash = key_hash(key);
+        let shard = shard_of(hash, self.shards.len());
+        self.shards[shard].find(key, hash).map(|row| self.encode(shard, row))
+    }
+
     /// The key of `row`.
     pub(super) fn key(&self, row: u32) -> &[u8] {
         let (shard, row) = self.decode(row);

@@ -118,6 +118,12 @@ impl Shard {
         (self.insert_at(at, key, hash, layout), true)
     }
 
+    /// The row of `key`, if it has one.
+    pub(super) fn find(&self, key: &[u8], hash: u64) -> Option<u32> {
+        let row = self.slots[self.probe(key, hash)].row;
+        (row != EMPTY).then_some(row)
+    }
+
     /// Index of the slot that holds `key`, or of the vacant slot where it belongs.
     #[inline]
     fn probe(&self, key: &[u8], hash: u64) -> usize {

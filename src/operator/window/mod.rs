@@ -10,6 +10,7 @@ mod rows;
 mod session;
 mod session_time;
 mod spill;
+mod view;
 
 use std::sync::Arc;
 
@@ -30,6 +31,30 @@ pub struct OpenWindow {
     pub resident: usize,
     /// True while no pane is only in the state database.
     pub complete: bool,
+}
+
+/// What an operator holds, in figures that cost little to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenSummary {
+    /// Windows in memory, or slices that windows share; sessions, where each key has its own.
+    pub windows: usize,
+    /// Panes in memory.
+    pub panes: usize,
+    /// Those of the windows that are due and were not fired yet: more than none only while it is firing in steps.
+    pub due: usize,
+    /// The end of the first window that is still to close. Of sessions, the first instant at which one may be due.
+    pub next_end: Option<EventTime>,
+}
+
+/// What memory holds of the pane of one key.
+#[derive(Clone, Debug)]
+pub struct HeldPane {
+    /// Its window, or the slice that windows share.
+    pub window: Window,
+    /// True when parts of it, or all, may be in the state database.
+    pub partial: bool,
+    /// One row: what is in memory, the identity where that is nothing.
+    pub row: RowBuffer,
 }
 
 /// A windowed aggregation.
@@ -119,6 +144,19 @@ impl WindowOperator {
             Kind::Aligned(inner) => inner.open_windows().collect(),
             Kind::Sessions(inner) => inner.open_windows(),
         }
+    }
+
+    /// What it holds, without looking at each pane.
+    #[must_use]
+    pub fn summary(&self) -> OpenSummary {
+        either!(self, inner => inner.summary())
+    }
+
+    /// What memory holds of one key, stored as [`crate::codec::KeyWriter`] writes it, by end of the windows. Those of
+    /// which panes may be in the state database are among them even where memory has nothing of the key. At most `max`.
+    #[must_use]
+    pub fn held_panes(&self, key: &[u8], max: usize) -> Vec<HeldPane> {
+        either!(self, inner => inner.held_panes(key, max))
     }
 
     /// Panes in memory.

@@ -13,6 +13,7 @@ mod output;
 mod reader;
 mod source;
 mod units;
+mod watch;
 mod watermark;
 mod window;
 
@@ -32,6 +33,7 @@ pub use source::{
     Bound, Compression, CsvConfig, DedupConfig, EpochUnit, Filter, Format, Partitioning, Scalar,
     SourceConfig, TimeConfig, TimeFormat,
 };
+pub use watch::{Jumps, StatusConfig, WatchConfig, parse_address};
 pub use watermark::{Policy, SourceWatermark, TimeBounds, WatermarkConfig, WatermarkStrategy};
 pub use window::{
     Accumulation, Advance, KeyField, KeyType, Mode, OutputConfig, Renames, Repeat, TimeDomain, Trigger,
@@ -75,6 +77,10 @@ pub struct PipelineConfig {
     pub late: Option<PathBuf>,
     /// Directory for rejected records, when they are kept.
     pub dead_letter: Option<PathBuf>,
+    /// Where a run shows how it stands, when it does.
+    pub status: Option<StatusConfig>,
+    /// What a run warns of.
+    pub watch: WatchConfig,
 }
 
 /// Where state lives.
@@ -166,8 +172,19 @@ impl PipelineConfig {
     }
 }
 
-const ROOT: [&str; 9] =
-    ["name", "source", "watermark", "state", "checkpoint", "window", "join", "late", "dead_letter"];
+const ROOT: [&str; 11] = [
+    "name",
+    "source",
+    "watermark",
+    "state",
+    "checkpoint",
+    "window",
+    "join",
+    "late",
+    "dead_letter",
+    "status",
+    "watch",
+];
 
 fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let mut root = Section::parse(origin, &ROOT)?;
@@ -199,7 +216,21 @@ fn read(origin: &Origin<'_>, base: &Path) -> Result<PipelineConfig> {
     let late = read_side_output(&mut root, "late", base, &mut places)?;
     let dead_letter = read_side_output(&mut root, "dead_letter", base, &mut places)?;
     places.check_directories(&sources)?;
-    Ok(PipelineConfig { name, sources, watermark, state, checkpoint, windows, joins, late, dead_letter })
+    let status = watch::read_status(&mut root)?;
+    let watch = watch::read_watch(&mut root, &sources, checkpoint.interval)?;
+    Ok(PipelineConfig {
+        name,
+        sources,
+        watermark,
+        state,
+        checkpoint,
+        windows,
+        joins,
+        late,
+        dead_letter,
+        status,
+        watch,
+    })
 }
 
 fn read_name(root: &mut Section<'_>) -> Result<String> {

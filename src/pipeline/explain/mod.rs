@@ -32,6 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::EventTime;
 use crate::inspect::Key;
 use replay::Replay;
+pub(super) use waiting::{Standing, standing};
 
 /// Frames kept unless more are asked for.
 pub const FRAMES: usize = 200;

@@ -22,15 +22,15 @@ impl Known<'_> {
 
 /// What partitions have to do with where the watermark is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
-    pub(super) slowest: Option<Holder>,
-    pub(super) idle: Vec<String>,
-    pub(super) finished: u64,
+pub(in crate::pipeline) struct Standing {
+    pub(in crate::pipeline) slowest: Option<Holder>,
+    pub(in crate::pipeline) idle: Vec<String>,
+    pub(in crate::pipeline) finished: u64,
 }
 
 /// Who holds the watermark back. `names` are those of the partitions by index, `follows` says which count under
 /// another one.
-pub(super) fn standing(
+pub(in crate::pipeline) fn standing(
     tracker: &WatermarkTracker,
     policy: Policy,
     names: &[String],

@@ -2,6 +2,8 @@
 //!
 //! It knows handles and permits, not where they lead.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::contract::{Delivery, Publish, PublishPermit};
@@ -15,23 +17,43 @@ const TRIES: u32 = 18;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How much waits to be delivered, for whoever watches: written by the thread that publishes, read at any time.
+#[derive(Debug, Default)]
+pub(in crate::pipeline) struct DeliveryFigures {
+    epochs: AtomicU64,
+    rows: AtomicU64,
+}
+
+impl DeliveryFigures {
+    /// Most epochs of one sink that wait, and rows of all that wait.
+    pub(in crate::pipeline) fn waiting(&self) -> (u64, u64) {
+        (self.epochs.load(Ordering::Relaxed), self.rows.load(Ordering::Relaxed))
+    }
+}
+
 /// The publishing halves of all outputs, and what they have not delivered yet.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Deliveries {
     publishers: Vec<Box<dyn Publish>>,
     // In order of epoch, for each sink at most WAITING_MAX. Every manifest names them until they are delivered.
     waiting: Vec<StagedOutput>,
+    figures: Arc<DeliveryFigures>,
     pause: fn(Duration),
 }
 
 impl Deliveries {
     pub(in crate::pipeline) fn new(publishers: Vec<Box<dyn Publish>>) -> Self {
-        Self { publishers, waiting: Vec::new(), pause: std::thread::sleep }
+        Self { publishers, waiting: Vec::new(), figures: Arc::default(), pause: std::thread::sleep }
     }
 
     /// What the next manifest has to name beside its own.
     pub(in crate::pipeline) fn waiting(&self) -> &[StagedOutput] {
         &self.waiting
+    }
+
+    /// How much waits, to be read beside the work.
+    pub(in crate::pipeline) fn figures(&self) -> Arc<DeliveryFigures> {
+        Arc::clone(&self.figures)
     }
 
     /// Publishes `staged`, in order of epoch and with what was waiting already in it. Returns when at most
@@ -102,7 +124,14 @@ impl Deliveries {
             }
         }
         self.waiting = waiting;
+        self.note_waiting();
         outcome.map(|()| blocked.into_iter().next().map(|(_, reason)| reason))
+    }
+
+    fn note_waiting(&self) {
+        let rows = self.waiting.iter().map(|staged| staged.rows).sum();
+        self.figures.epochs.store(self.most_waiting() as u64, Ordering::Relaxed);
+        self.figures.rows.store(rows, Ordering::Relaxed);
     }
 
     fn publisher(&mut self, sink: &str) -> Result<&mut Box<dyn Publish>> {
@@ -180,8 +209,10 @@ mod tests {
         next.extend([staged("table", 2), staged("files", 2)]);
         deliveries.publish(next, &Durable(2)).unwrap();
         assert_eq!(deliveries.waiting(), [staged("table", 1), staged("table", 2)]);
+        assert_eq!(deliveries.figures().waiting(), (2, 3));
         deliveries.insist(0, &Durable(2)).unwrap();
         assert!(deliveries.waiting().is_empty());
+        assert_eq!(deliveries.figures().waiting(), (0, 0));
         assert_eq!(*seen.lock().unwrap(), [("files", 1), ("files", 2), ("table", 1), ("table", 2)]);
     }
 

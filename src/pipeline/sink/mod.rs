@@ -42,7 +42,7 @@ pub use contract::{
     AheadPolicy, Delivery, HANDLE_BYTES_MAX, Opened, Output, Publish, PublishPermit, RecoverReport, Restored,
     Sink, SinkContext, WriteJoined, WriteResults,
 };
-pub(super) use delivery::Deliveries;
+pub(super) use delivery::{Deliveries, DeliveryFigures};
 pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
 pub(super) use names::{STAGING, part, part_epoch};

@@ -9,7 +9,7 @@ use floodmark::checkpoint::Environment;
 use floodmark::checkpoint::savepoint::{CreateRequest, SavepointName, create};
 use floodmark::clock::SystemClock;
 use floodmark::error::{Error, ErrorKind};
-use floodmark::pipeline::config::PipelineConfig;
+use floodmark::pipeline::config::{PipelineConfig, StatusConfig, parse_address};
 use floodmark::pipeline::{Progress, Restart, RunOptions, RunSummary, Watch, run_until_signalled};
 use floodmark::store::CheckpointReport;
 
@@ -23,6 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 #[command(after_help = "Examples:
   floodmark run pipeline.toml            run, or go on where the last run stopped
   floodmark run pipeline.toml --json     the summary as one JSON object on standard output
+  floodmark run pipeline.toml --status   and a page at http://127.0.0.1:9470/ that shows how it goes
   zcat events.gz | floodmark run p.toml  with path = \"-\" in the file")]
 pub(crate) struct Arguments {
     /// The pipeline file (TOML).
@@ -57,11 +58,19 @@ pub(crate) struct Arguments {
     /// No more events per second than this, to watch a run.
     #[arg(long, value_name = "EVENTS")]
     rate: Option<std::num::NonZeroU32>,
+    /// Show how the run stands over HTTP: a page, metrics for Prometheus, REST. A port alone is on this machine only;
+    /// without ADDRESS it is 127.0.0.1:9470, or what [status] says.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1)]
+    status: Option<Option<String>>,
+    /// Let the status page show single keys and their values.
+    #[arg(long)]
+    status_keys: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     console::start_log(arguments.quiet);
-    let config = PipelineConfig::load(&arguments.pipeline)?;
+    let mut config = PipelineConfig::load(&arguments.pipeline)?;
+    config.status = status(arguments, config.status)?;
     let keep = arguments.savepoint_on_stop.as_deref().map(|name| Keep::new(name, &config)).transpose()?;
     let options = RunOptions {
         strict: arguments.strict,
@@ -95,6 +104,28 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
         keep.checkpoint(&summary, arguments.quiet)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where to show how the run stands: what the command says goes before the file.
+fn status(arguments: &Arguments, file: Option<StatusConfig>) -> Result<Option<StatusConfig>, Error> {
+    let asked = match &arguments.status {
+        None => file,
+        Some(None) => Some(file.unwrap_or_default()),
+        Some(Some(text)) => {
+            let address = parse_address(text).ok_or_else(|| {
+                Error::new(ErrorKind::Invalid, format!("this is no address to listen at: --status {text}"))
+                    .with_remedy(
+                        "write a port, such as 9470, or an address with a port, such as 127.0.0.1:9470",
+                    )
+            })?;
+            Some(StatusConfig { address, ..file.unwrap_or_default() })
+        }
+    };
+    if arguments.status_keys && asked.is_none() {
+        return Err(Error::new(ErrorKind::Invalid, "--status-keys without a status page")
+            .with_remedy("add --status, or a [status] table to the pipeline file"));
+    }
+    Ok(asked.map(|status| StatusConfig { keys: status.keys || arguments.status_keys, ..status }))
 }
 
 /// The savepoint to be made at the end.

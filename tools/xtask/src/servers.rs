@@ -1,9 +1,11 @@
-//! Finds or installs the servers that tests start: one that speaks S3.
+//! Finds or installs what tests run besides this repository: a server that speaks S3, and promtool, which checks metrics
+//! and alert rules.
 //!
-//! Installed into a cache outside of the repository, at a pinned version; nothing is installed for the whole machine.
+//! Installed into a cache outside of the repository; nothing is installed for the whole machine.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::platform::{on_path, output};
@@ -16,9 +18,17 @@ const S3_SERVER: &str = "FLOODMARK_S3_SERVER";
 /// The variable by which tests that need it are left out.
 const SKIP: &str = "FLOODMARK_SKIP_S3";
 
+/// The variable by which tests find promtool. Without it they look for it on the path, and else say that they skip.
+const PROMTOOL: &str = "FLOODMARK_PROMTOOL";
+
 /// `cargo xtask servers`.
 pub(crate) fn run() -> Result<(), Failure> {
     let mut list = Steps::new(Vec::new());
+    if let Some(program) = promtool(&mut list) {
+        println!("export {PROMTOOL}={program}");
+    } else {
+        eprintln!("{NO_PROMTOOL}");
+    }
     let found = ready(&mut list);
     if let Some(program) = found {
         println!("export {S3_SERVER}={program}");
@@ -31,6 +41,10 @@ pub(crate) fn run() -> Result<(), Failure> {
 /// Sets the variables of the tests, installing what is missing. Where that is not possible it says so, and the tests
 /// that need the server fail and say it again.
 pub(crate) fn prepare(steps: &mut Steps) {
+    match promtool(steps) {
+        Some(program) => steps.set(PROMTOOL, &program),
+        None => steps.skip("promtool", NO_PROMTOOL),
+    }
     if env::var_os(SKIP).is_some_and(|value| value == "1") {
         steps.skip("S3 server", &format!("{SKIP}=1: tests against a real S3 server are left out"));
         return;
@@ -39,6 +53,45 @@ pub(crate) fn prepare(steps: &mut Steps) {
         Some(program) => steps.set(S3_SERVER, &program),
         None => eprintln!("{}", advice()),
     }
+}
+
+/// Said where promtool is not to be had.
+const NO_PROMTOOL: &str = "promtool of Prometheus is not on the path, and could not be had from Debian's packages: what it checks \
+                           of metrics and alert rules is left out";
+
+/// The program that checks metrics and alert rules. Taken out of Debian's package without installing that, which would
+/// start a server.
+fn promtool(steps: &mut Steps) -> Option<String> {
+    if let Ok(program) = env::var(PROMTOOL) {
+        return Some(program);
+    }
+    if on_path("promtool") {
+        return Some("promtool".to_owned());
+    }
+    let dir = cache()?.join("prometheus");
+    let program = dir.join("usr").join("bin").join("promtool");
+    if !program.is_file() {
+        if !on_path("apt-get") || !on_path("dpkg-deb") {
+            return None;
+        }
+        fs::create_dir_all(&dir).ok()?;
+        let mut download = Command::new("apt-get");
+        download.args(["download", "prometheus"]).current_dir(&dir).stdin(Stdio::null());
+        steps.run("promtool", "apt-get download prometheus", download).ok()?;
+        let package = package_in(&dir)?;
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(&package).arg(&dir).stdin(Stdio::null());
+        steps.run("promtool", &format!("dpkg-deb -x {}", package.display()), unpack).ok()?;
+    }
+    let program = program.to_str()?;
+    output(program, &["--version"]).map(|_| program.to_owned())
+}
+
+/// The package that was downloaded.
+fn package_in(dir: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(dir).ok()?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "deb")).max()
 }
 
 /// The server's program.

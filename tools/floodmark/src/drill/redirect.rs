@@ -68,7 +68,11 @@ pub(super) fn redirect(config: &mut PipelineConfig, root: &Path, interval_ms: i6
         joins,
         late,
         dead_letter,
+        status,
+        watch: _,
     } = config;
+    // The pipeline itself may be running, at that very address.
+    *status = None;
     *directory = state(root);
     *every = interval.min(*every);
     // A copy has nothing to say to the mirror of the original.

@@ -37,6 +37,7 @@ mod repository;
 mod s3;
 mod savepoint;
 mod state_size;
+mod status;
 mod steps;
 mod support;
 mod watermarks;
