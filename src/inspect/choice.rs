@@ -93,7 +93,8 @@ fn none_such(path: &Path, at: Option<u64>, summaries: &[CheckpointSummary]) -> E
     Error::new(ErrorKind::Invalid, message).with_remedy(remedy)
 }
 
-fn believed(mut summary: CheckpointSummary) -> Result<Chosen> {
+/// A checkpoint whose manifest can be read.
+pub(super) fn believed(mut summary: CheckpointSummary) -> Result<Chosen> {
     let manifest = std::mem::replace(&mut summary.manifest, Err(ManifestError::Missing));
     match manifest {
         Ok(manifest) => Ok(Chosen { summary, manifest }),

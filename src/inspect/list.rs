@@ -88,7 +88,7 @@ fn open_panes(manifest: &Manifest) -> Option<u64> {
 }
 
 /// Bytes of the files that are not those of `parent`: a file is the same under one name, size and checksum.
-fn new_bytes(manifest: &Manifest, parent: &Manifest) -> u64 {
+pub(super) fn new_bytes(manifest: &Manifest, parent: &Manifest) -> u64 {
     let known = |name: &str| parent.file(name).map(|file| (file.bytes, file.crc32));
     let new = manifest.files.iter().filter(|file| known(&file.name) != Some((file.bytes, file.crc32)));
     new.fold(0, |sum, file| sum.saturating_add(file.bytes))

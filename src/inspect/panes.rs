@@ -6,13 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::codec::PaneKey;
-use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Watermark};
+use crate::error::Result;
+use crate::event_time::EventTime;
 use crate::inspect::choice::with_checkpoint;
 use crate::inspect::key::Key;
+use crate::inspect::scan::{fitting, next_end, no_such_key};
 use crate::inspect::shape::OpenState;
+use crate::inspect::status::{Standing, WindowStatus};
 use crate::inspect::text::{Aggregates, as_text};
-use crate::inspect::windows::{Origin, WindowStatus, origin, selected};
+use crate::inspect::windows::{Origin, origin, selected};
 use crate::state::FamilyId;
 
 /// Panes listed for each operator; of the later ones only the number is given.
@@ -65,8 +67,9 @@ pub struct KeyPane {
 /// has as many components, or of the one that is named `window`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when there is no such checkpoint or window, or none with such a key;
-/// [`ErrorKind::Damaged`] when files cannot be read back, [`ErrorKind::Incompatible`] when another version wrote them.
+/// [`crate::error::ErrorKind::Invalid`] when there is no such checkpoint or window, or none with such a key;
+/// [`crate::error::ErrorKind::Damaged`] when files cannot be read back,
+/// [`crate::error::ErrorKind::Incompatible`] when another version wrote them.
 pub fn key_panes(
     path: &Path,
     at: Option<u64>,
@@ -76,34 +79,17 @@ pub fn key_panes(
 ) -> Result<KeyReport> {
     with_checkpoint(path, at, |chosen| {
         let open = OpenState::open(&chosen.summary, &chosen.manifest)?;
-        let operators = fitting(&open, &selected(&open, window)?, key)?
+        let selected = selected(&open, window)?;
+        let operators = fitting(&open, &selected, |components| components == key.0.len())
+            .ok_or_else(|| no_such_key(&open, &selected, key.0.len()))?
             .into_iter()
-            .map(|index| look_up(&open, index, key, chosen.manifest.operators[index].watermark))
+            .map(|index| look_up(&open, index, key, open.standing(&chosen.manifest, index)))
             .collect::<Result<_>>()?;
         Ok(KeyReport { checkpoint: origin(chosen, now_ms), key: key.clone(), operators })
     })
 }
 
-/// The operators whose key has as many components; a key of none has one empty component.
-fn fitting(open: &OpenState, selected: &[usize], key: &Key) -> Result<Vec<usize>> {
-    let components = |index: &usize| open.shapes[*index].spec().key.len().max(1);
-    let fitting: Vec<usize> =
-        selected.iter().copied().filter(|index| components(index) == key.0.len()).collect();
-    if !fitting.is_empty() {
-        return Ok(fitting);
-    }
-    let keys = selected.iter().map(|&index| {
-        let spec = open.shapes[index].spec();
-        format!("{} ({})", spec.name, spec.key.join(", "))
-    });
-    let message = format!("no window has a key of so many components: components={}", key.0.len());
-    Err(Error::new(ErrorKind::Invalid, message).with_remedy(format!(
-        "give one --key for each key field, in order; the windows and their key fields: {}",
-        keys.collect::<Vec<_>>().join("; ")
-    )))
-}
-
-fn look_up(open: &OpenState, index: usize, key: &Key, watermark: Watermark) -> Result<OperatorPanes> {
+fn look_up(open: &OpenState, index: usize, key: &Key, standing: Standing) -> Result<OperatorPanes> {
     let (shape, family) = (&open.shapes[index], FamilyId(index));
     let (spec, stored_key) = (shape.spec(), key.to_stored());
     let mut row = shape.row();
@@ -126,17 +112,11 @@ fn look_up(open: &OpenState, index: usize, key: &Key, watermark: Watermark) -> R
         found.panes.push(KeyPane {
             start: window.start,
             end,
-            status: shape.status(watermark, window),
+            status: standing.status_of(spec, window),
             events: read.as_ref().ok().copied(),
             aggregates: read.as_ref().map(|_| shape.aggregates(&row)).unwrap_or_default(),
             problem: read.err(),
         });
     }
     Ok(found)
-}
-
-/// End of the first window with panes beyond `after`.
-fn next_end(open: &OpenState, family: FamilyId, after: Bound<EventTime>) -> Result<Option<EventTime>> {
-    let mut scan = open.state.scan(family, (after, Bound::Unbounded))?;
-    Ok(scan.next_pane()?.map(|(pane, _)| pane.end))
 }

@@ -4,9 +4,9 @@
 use crate::aggregate::{Defined, STATE_VERSION, Value};
 use crate::checkpoint::{CheckpointSummary, Manifest, OperatorState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Watermark, Window};
+use crate::event_time::{EventTime, Window};
+use crate::inspect::status::Standing;
 use crate::inspect::text::Aggregates;
-use crate::inspect::windows::WindowStatus;
 use crate::operator::{EVENTS_VERSION, EventDefinition, OperatorSpec, RowBuffer, WindowOperator};
 use crate::state::{FamilyId, FamilySpec, ReadOnlyState, Stored};
 pub(super) use crate::store::evolution::stored_spec as definition;
@@ -52,6 +52,11 @@ impl OpenState {
             return Err(Error::new(ErrorKind::Damaged, message).with_remedy("ask for another checkpoint"));
         }
         Ok(Self { state, shapes, events })
+    }
+
+    /// What the windows of the operator at `index` are judged by.
+    pub(super) fn standing(&self, manifest: &Manifest, index: usize) -> Standing {
+        Standing::of(manifest, &manifest.operators[index], self.shapes[index].spec())
     }
 
     /// Masks what every operator's horizon has passed.
@@ -159,11 +164,14 @@ impl Shape {
         self.operator.stored_window(end, words)
     }
 
-    /// Where a window stands; a slice, as the last window that holds it.
-    pub(super) fn status(&self, watermark: Watermark, window: Window) -> WindowStatus {
-        let spec = self.spec();
-        let end = if spec.shares_slices() { spec.windows.last_holding(window).end } else { window.end };
-        WindowStatus::of(watermark, end, spec.allowed_lateness)
+    /// How often a row that was read was emitted; `None` where panes fire once.
+    pub(super) fn emissions(&self, row: &RowBuffer) -> Option<u32> {
+        self.operator.stored_emissions(row.row(0).words())
+    }
+
+    /// When a row that was read fires early next, by event time; `None` where it does not.
+    pub(super) fn next_boundary(&self, row: &RowBuffer) -> Option<EventTime> {
+        if row.is_empty() { None } else { self.operator.stored_boundary(row.row(0).words()) }
     }
 
     /// The aggregates of a row that was read.
@@ -179,7 +187,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::aggregate::{AggregateSpec, Function, InputType};
-    use crate::event_time::{Span, Tumbling};
+    use crate::event_time::{Span, Tumbling, Watermark};
 
     fn stored(spec: &OperatorSpec) -> OperatorState {
         let operator = WindowOperator::new(0, spec.clone());

@@ -70,6 +70,17 @@ pub struct Found {
     pub file: Option<String>,
     /// What is wrong.
     pub problem: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl Found {
+    /// Something wrong inside of the database.
+    fn inside(problem: String) -> Self {
+        let advice = "the files are as they were written, so that the damage is older than they are: restore another \
+                      checkpoint with --at, and report it";
+        Self { file: None, problem, advice: advice.to_owned() }
+    }
 }
 
 /// Verifies checkpoints under `path`, oldest first. Damage is in the reports and no error.
@@ -125,7 +136,7 @@ fn verify_one(summary: &CheckpointSummary) -> VerifiedCheckpoint {
     match trusted(&report) {
         Some(manifest) => {
             if let Err(error) = read_back(summary, manifest, &mut verified) {
-                verified.problems.push(Found { file: None, problem: with_causes(&error) });
+                verified.problems.push(Found::inside(with_causes(&error)));
             }
         }
         None => verified.notes.push("the database was not opened, its files are not sound".to_owned()),
@@ -151,7 +162,37 @@ fn found(problem: &Problem) -> Found {
         Problem::Savepoint { .. } => Some("SAVEPOINT.fm"),
         Problem::WrongName { .. } | Problem::OtherLineage { .. } | Problem::More { .. } => None,
     };
-    Found { file: file.map(str::to_owned), problem: problem.to_string() }
+    Found { file: file.map(str::to_owned), problem: problem.to_string(), advice: advice(problem).to_owned() }
+}
+
+/// What to do about a problem of files.
+fn advice(problem: &Problem) -> &'static str {
+    const BACK: &str = "bring the file back from the repository (`floodmark repository fetch`), a savepoint or a copy; until \
+                        then restore another checkpoint with --at, one that does not share the file";
+    match problem {
+        Problem::Manifest { .. } => {
+            "bring MANIFEST.fm back from the repository or a copy: without it nothing in the directory can be believed"
+        }
+        Problem::Newer { .. } => {
+            "use a version of floodmark that is at least as new as the one that wrote it"
+        }
+        Problem::Missing { .. } | Problem::Size { .. } | Problem::Checksum { .. } => BACK,
+        Problem::Unreadable { .. } => {
+            "check permissions and the disk (its kernel log) first; then bring the file back from the repository or a copy"
+        }
+        Problem::Extra { .. } => "move it away: nothing else belongs into the directory of a checkpoint",
+        Problem::Irregular { .. } => {
+            "put a regular file or directory in its place, from the repository or a copy"
+        }
+        Problem::WrongName { .. } => "give the directory the name that its manifest says",
+        Problem::OtherLineage { .. } => {
+            "move it away: it is of another state directory; `floodmark restore` makes one of it"
+        }
+        Problem::Savepoint { .. } => {
+            "bring SAVEPOINT.fm back from a copy; the checkpoint itself may be sound without it"
+        }
+        Problem::More { .. } => "mend those that are named, and verify again",
+    }
 }
 
 fn with_causes(error: &Error) -> String {
@@ -177,7 +218,7 @@ fn read_back(
         if family.unknown > 0 {
             let (name, keys) = (&family.column_family, family.unknown);
             let problem = format!("keys that this version does not know: family={name} keys={keys}");
-            verified.problems.push(Found { file: None, problem });
+            verified.problems.push(Found::inside(problem));
         }
     }
     for (index, shape) in open.shapes.iter().enumerate() {
@@ -213,7 +254,7 @@ fn read_rows(
                 if rows.damaged <= PANES_NAMED_MAX {
                     let key = String::from_utf8_lossy(pane.key);
                     let problem = format!("{why}: window={} key={key:?} end={}", rows.name, pane.end);
-                    problems.push(Found { file: None, problem });
+                    problems.push(Found::inside(problem));
                 }
             }
         }
@@ -221,7 +262,7 @@ fn read_rows(
     if rows.damaged > PANES_NAMED_MAX {
         let problem =
             format!("more panes are damaged: window={} panes={}", rows.name, rows.damaged - PANES_NAMED_MAX);
-        problems.push(Found { file: None, problem });
+        problems.push(Found::inside(problem));
     }
     Ok(rows)
 }
@@ -244,7 +285,7 @@ fn read_events(
                 if rows.damaged <= PANES_NAMED_MAX {
                     let (key, end) = (row.key.escape_ascii(), row.end);
                     let problem = format!("{why}: operator={} key={key} end={end}", rows.name);
-                    problems.push(Found { file: None, problem });
+                    problems.push(Found::inside(problem));
                 }
             }
         }

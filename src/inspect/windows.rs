@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::event_time::{EventTime, Span, Watermark, Window};
+use crate::event_time::{EventTime, Watermark, Window};
 use crate::inspect::choice::{Chosen, with_checkpoint};
 use crate::inspect::key::Key;
 use crate::inspect::list::age_ms;
 use crate::inspect::shape::{EventShape, OpenState, Shape};
+use crate::inspect::status::{Standing, WindowStatus};
 use crate::inspect::text::{as_optional_text, as_text};
 use crate::inspect::top::TopCounter;
 use crate::state::FamilyId;
@@ -37,41 +38,6 @@ pub struct Origin {
     /// State of windows expired under it may be gone.
     #[serde(serialize_with = "as_text")]
     pub horizon: Watermark,
-}
-
-/// Where a window stands against the watermark of its checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WindowStatus {
-    /// Takes events.
-    Open,
-    /// Closed; late events that are still allowed change it.
-    Closing,
-    /// Takes no more events; what is on disk waits for its removal and may be there in part.
-    Expired,
-}
-
-impl WindowStatus {
-    /// Where a window that ends at `end` stands.
-    pub(super) fn of(watermark: Watermark, end: EventTime, allowed_lateness: Span) -> Self {
-        if watermark.expired(end, allowed_lateness) {
-            Self::Expired
-        } else if watermark.closed(end) {
-            Self::Closing
-        } else {
-            Self::Open
-        }
-    }
-
-    /// Lowercase name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closing => "closing",
-            Self::Expired => "expired",
-        }
-    }
 }
 
 /// The windows of a checkpoint.
@@ -115,15 +81,17 @@ pub struct OperatorWindows {
     pub key: Vec<String>,
     /// All open windows.
     pub open: WindowTotals,
-    /// All closing windows.
+    /// All windows that are due and yet to fire.
     pub closing: WindowTotals,
+    /// All windows that have fired and still take late events.
+    pub accepts_late: WindowTotals,
     /// All expired windows that are still on disk.
     pub expired: WindowTotals,
     /// The windows by end, at most the 100 latest expired ones and the first 10,000 others.
     pub windows: Vec<WindowRow>,
     /// Windows that are not listed.
     pub windows_left_out: u64,
-    /// Keys with the most events over open and closing windows.
+    /// Keys with the most events over windows that have not expired.
     pub top_keys: Vec<TopKey>,
     /// By how much an event count in `top_keys` may be too low; zero unless there are more than a million keys.
     pub top_events_missed_max: u64,
@@ -200,7 +168,7 @@ pub fn windows(
         };
         let operators = windows
             .into_iter()
-            .map(|index| scan(&open, index, chosen.manifest.operators[index].watermark, top))
+            .map(|index| scan(&open, index, open.standing(&chosen.manifest, index), top))
             .collect::<Result<_>>()?;
         Ok(WindowsReport { checkpoint: origin(chosen, now_ms), operators, events })
     })
@@ -229,9 +197,9 @@ pub(super) fn selected(open: &OpenState, window: Option<&str>) -> Result<Vec<usi
     }
 }
 
-fn scan(open: &OpenState, index: usize, watermark: Watermark, top: usize) -> Result<OperatorWindows> {
+fn scan(open: &OpenState, index: usize, standing: Standing, top: usize) -> Result<OperatorWindows> {
     let shape = &open.shapes[index];
-    let mut tally = Tally::new(shape, watermark);
+    let mut tally = Tally::new(shape, standing);
     let mut row = shape.row();
     let mut scan = open.state.scan(FamilyId(index), ..)?;
     while let Some((pane, stored)) = scan.next_pane()? {
@@ -273,23 +241,23 @@ fn scan_events(
 /// Windows as a scan meets them: by end, each as a whole.
 struct Tally<'a> {
     shape: &'a Shape,
-    watermark: Watermark,
+    standing: Standing,
     current: Option<WindowRow>,
     expired: VecDeque<WindowRow>,
     live: Vec<WindowRow>,
-    totals: [WindowTotals; 3],
+    totals: [WindowTotals; 4],
     top: TopCounter,
 }
 
 impl<'a> Tally<'a> {
-    fn new(shape: &'a Shape, watermark: Watermark) -> Self {
+    fn new(shape: &'a Shape, standing: Standing) -> Self {
         Self {
             shape,
-            watermark,
+            standing,
             current: None,
             expired: VecDeque::new(),
             live: Vec::new(),
-            totals: [WindowTotals::default(); 3],
+            totals: [WindowTotals::default(); 4],
             top: TopCounter::new(),
         }
     }
@@ -299,11 +267,11 @@ impl<'a> Tally<'a> {
         if self.current.as_ref().is_none_or(|window| (window.start, window.end) != (of.start, of.end)) {
             self.close_current();
         }
-        let (shape, watermark) = (self.shape, self.watermark);
+        let (shape, standing) = (self.shape, self.standing);
         let window = self.current.get_or_insert_with(|| WindowRow {
             start: of.start,
             end: of.end,
-            status: shape.status(watermark, of),
+            status: standing.status_of(shape.spec(), of),
             panes: 0,
             events: 0,
             damaged: 0,
@@ -347,6 +315,7 @@ impl<'a> Tally<'a> {
             key: spec.key.clone(),
             open: total(WindowStatus::Open),
             closing: total(WindowStatus::Closing),
+            accepts_late: total(WindowStatus::AcceptsLate),
             expired: total(WindowStatus::Expired),
             windows: self.expired.into_iter().chain(self.live).collect(),
             windows_left_out: all.saturating_sub(listed),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::config::{
-    AggregateConfig, Function, JoinConfig, Jumps, KeyField as KeyConfig, KeyType, OutputFormat, OutputTarget,
+    AggregateConfig, JoinConfig, Jumps, KeyField as KeyConfig, KeyType, OutputFormat, OutputTarget,
     OutputTime, PipelineConfig, SelectedField, TableConfig, TableWrite as TableWriteConfig, WindowConfig,
 };
 use super::sink::{
@@ -12,7 +12,7 @@ use super::sink::{
     Secret, SinkContext, TableRows, TableSpec, TableWrite, TimeFormat, WriteJoined, WriteResults,
 };
 use super::source::{ParsePlan, ValueField, WindowColumns};
-use crate::aggregate::{AVG_DIGITS, AggregateSpec, Input, InputType};
+use crate::aggregate::{AggregateSpec, Input, InputType};
 use crate::error::Result;
 use crate::event_time::{Span, Windows};
 use crate::operator::{
@@ -266,31 +266,7 @@ fn joined_table(join: &JoinConfig, table: &TableConfig) -> Result<TableSpec> {
 
 /// The type of an aggregate's column.
 fn column_type(aggregate: &AggregateConfig) -> ColumnType {
-    let input = aggregate.input.map_or(ColumnType::Int, input_type);
-    match aggregate.function {
-        Function::Count | Function::Distinct { .. } | Function::ApproxDistinct { .. } => ColumnType::Int,
-        Function::Sum if input == ColumnType::Int => ColumnType::Whole,
-        Function::Sum | Function::Min | Function::Max | Function::First | Function::Last => input,
-        Function::Avg => match input {
-            ColumnType::Decimal(scale) => ColumnType::Decimal(scale.saturating_add(AVG_DIGITS)),
-            _ => ColumnType::Float,
-        },
-        Function::Variance
-        | Function::VariancePop
-        | Function::Stddev
-        | Function::StddevPop
-        | Function::Quantile { .. } => ColumnType::Float,
-        Function::TopK { .. } | Function::Collect { .. } | Function::Defined => ColumnType::Json,
-    }
-}
-
-fn input_type(input: InputType) -> ColumnType {
-    match input {
-        InputType::Int => ColumnType::Int,
-        InputType::Float => ColumnType::Float,
-        InputType::Decimal(scale) => ColumnType::Decimal(scale),
-        InputType::Text => ColumnType::Text,
-    }
+    ColumnType::of_function(aggregate.function, aggregate.input)
 }
 
 /// Where and how the rows of a join are written, where they are files or printed.
@@ -304,7 +280,7 @@ pub(super) fn joined(join: &JoinConfig) -> JoinSinkSpec {
         keys: keys(&join.key),
         left: names(&join.left_fields),
         right: names(&join.right_fields),
-        types: fields.map(|selected| input_type(selected.input)).collect(),
+        types: fields.map(|selected| ColumnType::of_input(selected.input)).collect(),
         times: times(join.output.time_format),
     }
 }

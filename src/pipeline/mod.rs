@@ -6,6 +6,7 @@ mod assemble;
 pub mod check;
 pub mod config;
 pub mod explain;
+pub mod export;
 pub mod finished;
 #[cfg(feature = "fault-injection")]
 pub(crate) mod fuzzing;

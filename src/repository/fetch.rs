@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Repository;
 use super::error::RepositoryError;
@@ -44,6 +44,17 @@ pub fn fetch_with(
     epoch: Option<u64>,
     into: &Path,
 ) -> Result<VerifiedManifest, RepositoryError> {
+    fetch_watched(repository, retry, epoch, &|_, _| into.to_owned(), &|_| ())
+}
+
+/// As [`fetch_with`], into a directory that `into` names once the checkpoint is known; `moved` is told bytes as they come.
+pub(super) fn fetch_watched(
+    repository: &dyn Repository,
+    retry: &Retry,
+    epoch: Option<u64>,
+    into: &dyn Fn(ManifestKey, &StoredCheckpoint) -> PathBuf,
+    moved: &(dyn Fn(u64) + Sync),
+) -> Result<VerifiedManifest, RepositoryError> {
     let keys = list_keys(repository, retry)?;
     let chosen = keys.iter().rev().find(|key| epoch.is_none_or(|epoch| key.epoch == epoch));
     let Some(&key) = chosen else {
@@ -52,7 +63,9 @@ pub fn fetch_with(
         present.truncate(EPOCHS_SHOWN_MAX);
         return Err(RepositoryError::NoCheckpoint { place: repository.place(), epoch, present });
     };
-    fetch_key(repository, retry, key, into)
+    let stored = load_record(repository, retry, key)?;
+    let into = into(key, &stored);
+    fetch_stored(repository, retry, &stored, &into, moved)
 }
 
 pub(super) fn fetch_key(
@@ -62,10 +75,24 @@ pub(super) fn fetch_key(
     into: &Path,
 ) -> Result<VerifiedManifest, RepositoryError> {
     let stored = load_record(repository, retry, key)?;
+    fetch_stored(repository, retry, &stored, into, &|_| ())
+}
+
+fn fetch_stored(
+    repository: &dyn Repository,
+    retry: &Retry,
+    stored: &StoredCheckpoint,
+    into: &Path,
+    moved: &(dyn Fn(u64) + Sync),
+) -> Result<VerifiedManifest, RepositoryError> {
     let database = into.join("db");
     create_dir_durably(&DiskFs, &database)
         .map_err(RepositoryError::local("create a directory", &database))?;
-    parallel::for_each(&stored.files, |file| fetch_file(repository, retry, &stored, file, &database))?;
+    parallel::for_each(&stored.files, |file| {
+        fetch_file(repository, retry, stored, file, &database)?;
+        moved(file.bytes);
+        Ok(())
+    })?;
     DiskFs.sync_dir(&database).map_err(RepositoryError::local("sync a directory", &database))?;
     write_manifest(into, &stored.manifest)?;
     verify(into).into_verified().map_err(|report| RepositoryError::Damaged {

@@ -20,6 +20,7 @@ pub(crate) mod fuzzing;
 mod gc;
 mod local;
 mod location;
+mod look;
 mod mirror;
 #[cfg(feature = "object-store")]
 mod object;
@@ -46,6 +47,7 @@ pub use format::{ManifestKey, ObjectName, Owner, StoredCheckpoint, StoredFile, U
 pub use gc::{GcFacts, GcObject, GcPlan, GcReason, ManifestFact, OwnerFact, WhyRetained, collect, plan_gc};
 pub use local::LocalRepository;
 pub use location::Location;
+pub use look::{BroughtManifests, Fetched, bring_checkpoint, bring_manifests};
 pub use mirror::{Claim, Mirror, Uploaded};
 #[cfg(feature = "object-store")]
 pub use object::ObjectRepository;

@@ -47,6 +47,11 @@ pub fn window_end(key: &[u8]) -> Option<EventTime> {
     }
 }
 
+/// Replaces the content of `buffer` by the raw key of a pane, as manifests keep the bounds of table files.
+pub fn pane_key<'b>(buffer: &'b mut Vec<u8>, pane: PaneKey<'_>) -> &'b [u8] {
+    write_pane(buffer, pane)
+}
+
 /// Replaces the content of `buffer` by the key of a pane.
 pub(super) fn write_pane<'b>(buffer: &'b mut Vec<u8>, pane: PaneKey<'_>) -> &'b [u8] {
     buffer.clear();

@@ -38,6 +38,14 @@ pub struct LinkedFile {
     pub range: Option<FileRange>,
 }
 
+#[cfg(test)]
+impl LinkedFile {
+    /// A file that only its name is known of.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), bytes: 0, range: None }
+    }
+}
+
 /// What a table file covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -122,6 +130,18 @@ fn list_files(target: &Path, live: Vec<LiveFile>) -> Result<Linked, StateError> 
     }
     linked.files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(linked)
+}
+
+/// Table files as the database knows them, by name.
+pub(super) fn tables(live: Vec<LiveFile>) -> Vec<LinkedFile> {
+    let table = |file: LiveFile| {
+        let bytes = file.size as u64;
+        let (name, range) = range(file);
+        LinkedFile { name, bytes, range: Some(range) }
+    };
+    let mut tables: Vec<LinkedFile> = live.into_iter().map(table).collect();
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    tables
 }
 
 fn range(file: LiveFile) -> (String, FileRange) {

@@ -43,7 +43,7 @@ pub use db::StateDb;
 pub use error::StateError;
 pub use evict::EvictStats;
 pub use family::{FamilyId, FamilySpec, PaneMerge};
-pub use key::window_end;
+pub use key::{pane_key, window_end};
 pub use link::{FileRange, Linked, LinkedFile};
 pub use memory::{MemoryUse, StateMemory};
 pub use options::StateOptions;

@@ -12,6 +12,7 @@ use super::engine::{Access, Engine, Setup, check_families, list_column_families}
 use super::error::StateError;
 use super::family::{FIXED, FamilyId, FamilySpec};
 use super::key::{StateKey, parse};
+use super::link::{self, LinkedFile};
 use super::memory::StateMemory;
 use super::scan::{PaneScan, Reach};
 use super::value::{OwnedStored, Stored};
@@ -126,6 +127,23 @@ impl ReadOnlyState {
         to: Bound<EventTime>,
     ) -> Result<PaneScan<'_>, StateError> {
         self.engine.scan(family, Reach::after(pane, to))
+    }
+
+    /// Every pane whose bytes are still in the files, by end, then by key: also what eviction has deleted already and no
+    /// compaction has removed. What was deleted by itself, or written again, is not among it. Masks nothing.
+    ///
+    /// # Errors
+    /// [`StateError::NoFamily`] for an index out of range.
+    pub fn scan_remains(&self, family: FamilyId) -> Result<PaneScan<'_>, StateError> {
+        self.engine.scan_remains(family)
+    }
+
+    /// The table files with what each of them covers, by name.
+    ///
+    /// # Errors
+    /// [`StateError::Engine`] when RocksDB does not answer.
+    pub fn table_files(&self) -> Result<Vec<LinkedFile>, StateError> {
+        Ok(link::tables(self.live_files()?))
     }
 
     /// Reads every row of every family, checksums included, and says what is there.

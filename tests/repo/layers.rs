@@ -9,6 +9,9 @@ use crate::source::{code_only, files, read, root};
 /// Tests of the command over Parquet files.
 const ARROW_TESTS: &str = "tools/floodmark/tests/cli/parquet.rs";
 
+/// Tests of panes that were written as Parquet files.
+const EXPORT_TESTS: &str = "tools/floodmark/tests/cli/panes/exported.rs";
+
 /// Where a library may be named in src/; everywhere else its types do not appear.
 const DOORS: [(&str, &[&str]); 11] = [
     ("arrow_array", &["src/pipeline/source/columnar/", "src/pipeline/source/parquet", ARROW_TESTS]),
@@ -20,7 +23,7 @@ const DOORS: [(&str, &[&str]); 11] = [
     ("tokio", &["src/pipeline/", "src/repository/"]),
     ("object_store", &["src/repository/"]),
     ("futures_util", &["src/repository/"]),
-    ("parquet", &["src/pipeline/sink/parquet/", "src/pipeline/source/parquet", ARROW_TESTS]),
+    ("parquet", &["src/pipeline/sink/parquet/", "src/pipeline/source/parquet", ARROW_TESTS, EXPORT_TESTS]),
     ("postgres", &["src/pipeline/sink/postgres/", "tools/floodmark/tests/cli/postgres/"]),
 ];
 

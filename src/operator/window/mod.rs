@@ -18,6 +18,7 @@ use aligned::AlignedOperator;
 use session::SessionOperator;
 pub use spill::{Ends, SpillKind, Spilled};
 
+use super::fire::History;
 use super::{Emit, EventBatch, Marks, OperatorSpec, Panes, RowBuffer, Workers};
 use crate::aggregate::Layout;
 use crate::event_time::{EventTime, Span, Watermark, Window};
@@ -122,6 +123,18 @@ impl WindowOperator {
             Kind::Aligned(inner) => inner.spec.windows.window_ending(end),
             Kind::Sessions(inner) => Window { start: inner.start_of(words), end },
         }
+    }
+
+    /// How often the pane of a stored row was emitted; `None` where panes fire once and are gone.
+    #[must_use]
+    pub fn stored_emissions(&self, words: &[u64]) -> Option<u32> {
+        (!self.spec().fires_once()).then(|| History::of(words).pane_index)
+    }
+
+    /// When the pane of a stored row fires early next, by event time; `None` where it does not.
+    #[must_use]
+    pub fn stored_boundary(&self, words: &[u64]) -> Option<EventTime> {
+        if self.spec().fires_once() { None } else { History::of(words).next_boundary }
     }
 
     /// How far the watermark has come here: every window that ends by it has fired.

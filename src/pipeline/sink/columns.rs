@@ -4,7 +4,7 @@
 
 use super::error::SinkError;
 use super::row::{Component, KeyKind, Shape, row_kind};
-use crate::aggregate::Value;
+use crate::aggregate::{AVG_DIGITS, AggregateSpec, Function, InputType, Value};
 use crate::event_time::{EventTime, Watermark, Window};
 use crate::operator::{JoinedRow, ResultRow, RowKind};
 
@@ -27,17 +27,57 @@ pub enum ColumnType {
     Json,
 }
 
+impl ColumnType {
+    /// That of values of a field.
+    #[must_use]
+    pub const fn of_input(input: InputType) -> Self {
+        match input {
+            InputType::Int => Self::Int,
+            InputType::Float => Self::Float,
+            InputType::Decimal(scale) => Self::Decimal(scale),
+            InputType::Text => Self::Text,
+        }
+    }
+
+    /// That of what an aggregate computes.
+    #[must_use]
+    pub fn of_aggregate(aggregate: &AggregateSpec) -> Self {
+        Self::of_function(aggregate.function, aggregate.input.as_ref().map(|input| input.kind))
+    }
+
+    /// That of what a function computes of values of a type; without one, of what has none.
+    #[must_use]
+    pub fn of_function(function: Function, input: Option<InputType>) -> Self {
+        let input = input.map_or(Self::Int, Self::of_input);
+        match function {
+            Function::Count | Function::Distinct { .. } | Function::ApproxDistinct { .. } => Self::Int,
+            Function::Sum if input == Self::Int => Self::Whole,
+            Function::Sum | Function::Min | Function::Max | Function::First | Function::Last => input,
+            Function::Avg => match input {
+                Self::Decimal(scale) => Self::Decimal(scale.saturating_add(AVG_DIGITS)),
+                _ => Self::Float,
+            },
+            Function::Variance
+            | Function::VariancePop
+            | Function::Stddev
+            | Function::StddevPop
+            | Function::Quantile { .. } => Self::Float,
+            Function::TopK { .. } | Function::Collect { .. } | Function::Defined => Self::Json,
+        }
+    }
+}
+
 /// One column of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) kind: ColumnType,
+pub(in crate::pipeline) struct Column {
+    pub(in crate::pipeline) name: String,
+    pub(in crate::pipeline) kind: ColumnType,
     /// Whether it may be null.
-    pub(super) nullable: bool,
+    pub(in crate::pipeline) nullable: bool,
 }
 
 /// Takes the cells of rows one after the other, in the order of the columns.
-pub(super) trait Cells {
+pub(in crate::pipeline) trait Cells {
     fn null(&mut self);
     fn bytes(&mut self, bytes: &[u8]);
     fn int(&mut self, value: i64);
@@ -189,6 +229,18 @@ fn key_columns(shape: &Shape) -> Vec<Column> {
 
 fn column(name: &str, kind: ColumnType, nullable: bool) -> Column {
     Column { name: name.to_owned(), kind, nullable }
+}
+
+/// Checks values and hands them to `cells`, as the columns of a row that begins elsewhere.
+pub(in crate::pipeline) fn walk_values(
+    what: &str,
+    values: &[Value],
+    types: &[ColumnType],
+    cells: &mut impl Cells,
+) -> Result<(), SinkError> {
+    check(what, values, types)?;
+    values.iter().zip(types).for_each(|(value, &kind)| cell(cells, value, kind));
+    Ok(())
 }
 
 /// Most digits of a decimal column.

@@ -36,7 +36,10 @@ mod table;
 mod tests;
 mod writer;
 
+#[cfg(feature = "parquet")]
+pub(super) use self::parquet::PlainParquet;
 pub use columns::ColumnType;
+pub(super) use columns::{Cells, Column, walk_values};
 pub(super) use console::ConsoleSpec;
 pub use contract::{
     AheadPolicy, Delivery, HANDLE_BYTES_MAX, Opened, Output, Publish, PublishPermit, RecoverReport, Restored,
@@ -51,6 +54,7 @@ pub(crate) use publisher::peek;
 pub use records::{DeadLetter, DeadLetterSink, LateSink, RecordSpec, RecordText};
 pub use results::{Format, ResultSink, ResultSpec};
 pub use row::{KeyField, KeyKind, TimeFormat};
+pub(super) use row::{append_json_bytes, append_value as append_json_value};
 pub(super) use staged::{place_of, renamed_staged};
 pub use table::{Secret, TableRows, TableSink, TableSpec, TableWrite};
 

@@ -28,7 +28,7 @@ pub enum Format {
 
 impl Format {
     /// The extension of its parts.
-    pub(super) const fn extension(self) -> &'static str {
+    pub(in crate::pipeline) const fn extension(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
             Self::Csv => "csv",

@@ -103,7 +103,7 @@ fn write<T: DataType>(
 }
 
 /// The row that is being gathered; it counts once all its cells are there.
-pub(super) struct NextRow<'a> {
+pub(in crate::pipeline) struct NextRow<'a> {
     gathered: &'a mut Gathered,
     column: usize,
 }

@@ -3,6 +3,7 @@
 //! It knows columns and cells, and hands finished bytes to the staged writer, which knows epochs and files.
 
 mod cells;
+mod plain;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -16,6 +17,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use self::cells::Gathered;
+pub(in crate::pipeline) use self::plain::PlainParquet;
 use super::columns::{Column, ColumnType, TypedRows};
 use super::error::SinkError;
 use super::writer::PartWriter;

@@ -97,7 +97,7 @@ pub(super) fn label(first: bool, name: &str) -> Vec<u8> {
 
 /// Appends a value as JSON.
 #[inline]
-pub(in super::super) fn append_value(out: &mut Vec<u8>, value: &Value) {
+pub(in crate::pipeline) fn append_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(value) => append_int(out, *value),

@@ -14,11 +14,11 @@ use crate::operator::{ResultRow, RowKind};
 pub(super) use copy::CopyRows;
 pub(super) use csv::CsvRows;
 pub(super) use joined::JoinedRows;
-pub(super) use json::{JsonRows, append_value};
+pub(super) use json::JsonRows;
+pub(in crate::pipeline) use json::append_value;
 pub use text::TimeFormat;
-pub(super) use text::{
-    append_json_bytes, append_json_text, append_json_time, append_json_watermark, append_u64,
-};
+pub(in crate::pipeline) use text::append_json_bytes;
+pub(super) use text::{append_json_text, append_json_time, append_json_watermark, append_u64};
 
 /// How a component of a key is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

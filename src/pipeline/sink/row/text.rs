@@ -131,7 +131,7 @@ fn append_escape(out: &mut Vec<u8>, byte: u8, escape: u8) {
 
 /// Appends bytes as a JSON string, or as `{"base64":"…"}` when they are not UTF-8, so that nothing is lost.
 #[inline]
-pub(in super::super) fn append_json_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(in crate::pipeline) fn append_json_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => append_json_text(out, text),
         Err(_) => {

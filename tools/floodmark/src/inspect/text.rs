@@ -246,11 +246,14 @@ fn operator_events(held: &OperatorEvents) -> String {
 
 fn operator_windows(operator: &OperatorWindows) -> String {
     let mut text = format!("\nwindow {}\n", printable(&operator.name));
-    for (name, totals) in
-        [("open", operator.open), ("closing", operator.closing), ("expired", operator.expired)]
-    {
+    for (name, totals) in [
+        ("open", operator.open),
+        ("closing", operator.closing),
+        ("accepts-late", operator.accepts_late),
+        ("expired", operator.expired),
+    ] {
         if totals.windows > 0 {
-            text.push_str(&format!("  {name:<8} {}\n", sums(totals)));
+            text.push_str(&format!("  {name:<12}  {}\n", sums(totals)));
         }
     }
     if operator.windows.is_empty() {
@@ -351,44 +354,47 @@ fn values(aggregates: &Aggregates) -> impl Iterator<Item = String> + '_ {
 }
 
 pub(super) fn verify(checkpoints: &[VerifiedCheckpoint]) -> String {
-    let mut text = String::new();
-    for checkpoint in checkpoints {
-        text.push_str(&format!(
-            "checkpoint {}: {}\n  path {}\n  files  {} as the manifest says, {}\n",
-            known(checkpoint.epoch, |epoch| epoch.to_string()),
-            if checkpoint.sound { "sound" } else { "DAMAGED" },
-            printable(&checkpoint.path.display().to_string()),
-            grouped(checkpoint.files_verified),
-            size(checkpoint.bytes_verified),
-        ));
-        for rows in &checkpoint.operators {
-            text.push_str(&format!(
-                "  rows   {}: {} panes read back with {} events, {} damaged, {} expired\n",
-                printable(&rows.name),
-                grouped(rows.panes),
-                grouped(rows.events),
-                grouped(rows.damaged),
-                grouped(rows.expired),
-            ));
-        }
-        for found in &checkpoint.problems {
-            text.push_str(&format!("  problem: {}\n", printable(&found.problem)));
-        }
-        for note in &checkpoint.notes {
-            text.push_str(&format!("  note: {}\n", printable(note)));
-        }
-    }
-    let damaged = checkpoints.iter().filter(|checkpoint| !checkpoint.sound).count();
-    if damaged > 0 {
+    let mut text: String = checkpoints.iter().map(verify_one).collect();
+    if checkpoints.iter().any(|checkpoint| !checkpoint.sound) {
         text.push_str(
             "  remedy: restore a checkpoint that is sound with `floodmark run PIPELINE --at EPOCH`, or copy \
-this one back from where it was kept\n",
+this one back from where it was kept; `floodmark inspect fsck` says more\n",
         );
     }
     text
 }
 
-fn origin(checkpoint: &Origin) -> String {
+/// One checkpoint with what was found in it.
+pub(super) fn verify_one(checkpoint: &VerifiedCheckpoint) -> String {
+    let mut text = format!(
+        "checkpoint {}: {}\n  path {}\n  files  {} as the manifest says, {}\n",
+        known(checkpoint.epoch, |epoch| epoch.to_string()),
+        if checkpoint.sound { "sound" } else { "DAMAGED" },
+        printable(&checkpoint.path.display().to_string()),
+        grouped(checkpoint.files_verified),
+        size(checkpoint.bytes_verified),
+    );
+    for rows in &checkpoint.operators {
+        text.push_str(&format!(
+            "  rows   {}: {} panes read back with {} events, {} damaged, {} expired\n",
+            printable(&rows.name),
+            grouped(rows.panes),
+            grouped(rows.events),
+            grouped(rows.damaged),
+            grouped(rows.expired),
+        ));
+    }
+    for found in &checkpoint.problems {
+        let advice = printable(&found.advice);
+        text.push_str(&format!("  problem: {}\n    remedy: {advice}\n", printable(&found.problem)));
+    }
+    for note in &checkpoint.notes {
+        text.push_str(&format!("  note: {}\n", printable(note)));
+    }
+    text
+}
+
+pub(super) fn origin(checkpoint: &Origin) -> String {
     format!(
         "checkpoint {} of {}, {} ago, watermark {}\n",
         checkpoint.epoch,
@@ -405,19 +411,19 @@ fn watermark(watermark: Watermark) -> String {
     }
 }
 
-fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+pub(super) fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or(UNKNOWN.to_owned(), text)
 }
 
 /// A length of time without more detail than helps: whole seconds from one second on.
-fn age(millis: u64) -> String {
+pub(super) fn age(millis: u64) -> String {
     let millis = i64::try_from(millis).unwrap_or(i64::MAX);
     let whole = if millis >= 1_000 { millis - millis % 1_000 } else { millis };
     Span::from_millis(whole).unwrap_or(Span::ZERO).to_string()
 }
 
 /// Bytes in the largest unit that leaves at least one.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut name = "B";

@@ -316,8 +316,9 @@ fn windows_are_judged_by_the_watermark_of_their_own_checkpoint() {
         .iter()
         .map(|window| &window["status"])
         .collect();
-    assert_eq!(statuses, ["closing", "closing", "open"]);
-    assert_eq!(report["operators"][1]["closing"]["events"], 12 * 180);
+    assert_eq!(statuses, ["accepts-late", "accepts-late", "open"]);
+    assert_eq!(report["operators"][1]["accepts_late"]["events"], 12 * 180);
+    assert_eq!(report["operators"][1]["closing"]["windows"], 0);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod joins;
 mod lanes;
 mod limits;
 mod outputs;
+mod panes;
 mod parquet;
 mod postgres;
 mod reapply;
