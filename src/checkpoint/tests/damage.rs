@@ -229,9 +229,9 @@ fn a_newer_format_asks_for_a_newer_version() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), 1);
     let manifest = path.join("checkpoints/chk-0000000001/MANIFEST.fm");
-    overwrite(&manifest, &crate::codec::encode(*b"FLOODCHK", 3, &0_u64).unwrap());
+    overwrite(&manifest, &crate::codec::encode(*b"FLOODCHK", 4, &0_u64).unwrap());
     let error = open(&path).unwrap().newest_verified(None).unwrap_err();
-    assert!(matches!(error, CheckpointError::Newer { found: 3, known: 2, .. }), "{error}");
+    assert!(matches!(error, CheckpointError::Newer { found: 4, known: 3, .. }), "{error}");
     assert_eq!(Error::from(error).kind(), ErrorKind::Incompatible);
 }
 
