@@ -127,8 +127,7 @@ impl Prepared {
     /// The open of the state directory takes a higher generation than this.
     #[must_use]
     pub fn generation_above(&self) -> u64 {
-        let stored = self.records.keys().map(|key| key.generation);
-        stored.chain(self.owner.iter().map(|owner| owner.generation)).max().unwrap_or(0)
+        highest_generation(&self.records, self.owner.as_ref())
     }
 
     /// New checkpoints take higher epochs than this.
@@ -137,30 +136,41 @@ impl Prepared {
         self.records.last_key_value().map_or(0, |(key, _)| key.epoch)
     }
 
-    /// Claims the repository for an open state directory that goes on from checkpoint `base`, and starts the uploader.
+    /// True when somebody else has claimed the repository, or uploaded to it, since a state directory was last opened
+    /// under `generation`.
+    #[must_use]
+    pub fn is_ahead_of(&self, generation: u64) -> bool {
+        self.generation_above() > generation
+    }
+
+    /// Claims the repository, and keeps the newest `keep` checkpoints there.
     ///
     /// # Errors
     /// [`RepositoryError::Fenced`] or [`RepositoryError::Moved`] when another process was quicker; errors of the store.
-    pub fn claim(
-        self,
-        directory: &StateDirectory,
-        pipeline: &str,
-        base: Option<u64>,
-        keep: NonZeroU32,
-    ) -> Result<Uploader, RepositoryError> {
-        let claim = Claim {
-            pipeline: pipeline.to_owned(),
-            lineage: directory.lineage(),
-            generation: directory.generation(),
-            base,
-        };
-        let retry =
-            self.settings.retry.clone().seeded(directory.generation() ^ u64::from(std::process::id()));
+    pub fn claim(self, claim: Claim, keep: NonZeroU32) -> Result<Claimed, RepositoryError> {
+        let retry = self.settings.retry.clone().seeded(claim.generation ^ u64::from(std::process::id()));
         let retry = retry.pausing(Arc::clone(&self.stop) as _);
         let repository = Arc::clone(&self.settings.repository);
         let mirror = Mirror::claim(repository, retry, self.clock, claim, self.records, keep)?;
         mirror.refuse_news()?;
-        Uploader::start(mirror, directory.clone(), self.stop)
+        Ok(Claimed { mirror, stop: self.stop })
+    }
+}
+
+/// A repository that was claimed, and to which nothing is uploaded yet.
+#[derive(Debug)]
+pub struct Claimed {
+    mirror: Mirror,
+    stop: Arc<StopSignal>,
+}
+
+impl Claimed {
+    /// Starts the uploader of checkpoints of `directory`, which was opened under the generation of the claim.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(self, directory: &StateDirectory) -> Result<Uploader, RepositoryError> {
+        Uploader::start(self.mirror, directory.clone(), self.stop)
     }
 }
 
@@ -237,8 +247,17 @@ fn survey(
     Ok(Surveyed { owner, records, local, facts })
 }
 
-/// What [`prepare`] would bring from the repository into the state directory at `path`: the checkpoint's name there and
-/// its manifest; `None` when it would go on with what is local, or begin anew. Claims and writes nothing.
+/// What [`prepare`] would do.
+#[derive(Clone, Debug, Default)]
+pub struct Preview {
+    /// As [`Prepared::generation_above`].
+    pub generation_above: u64,
+    /// What it would bring into the state directory: the checkpoint's name in the repository, and its manifest. `None`
+    /// when it would go on with what is local, or begin anew.
+    pub fetched: Option<(String, Manifest)>,
+}
+
+/// Says what [`prepare`] would do with the state directory at `path`. Claims and writes nothing.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -247,17 +266,25 @@ pub fn preview(
     path: &Path,
     pipeline: &str,
     at: Option<u64>,
-) -> Result<Option<(String, Manifest)>, RepositoryError> {
+) -> Result<Preview, RepositoryError> {
     let repository = settings.repository.as_ref();
-    let surveyed = survey(settings, path, pipeline, at)?;
-    let key = match plan_start(&surveyed.facts) {
-        StartPlan::Local | StartPlan::Fresh => return Ok(None),
+    let Surveyed { owner, records, facts, .. } = survey(settings, path, pipeline, at)?;
+    let mut preview =
+        Preview { generation_above: highest_generation(&records, owner.as_ref()), fetched: None };
+    let key = match plan_start(&facts) {
+        StartPlan::Local | StartPlan::Fresh => return Ok(preview),
         StartPlan::Restore(key) => key,
-        StartPlan::Refuse(refusal) => return Err(refused(refusal, &surveyed.facts, repository, path)),
+        StartPlan::Refuse(refusal) => return Err(refused(refusal, &facts, repository, path)),
     };
     let stored = load_record(repository, &settings.retry, key)?;
     let (_, manifest) = StoredCheckpoint::decode(key, &stored.encode()?)?;
-    Ok(Some((format!("{}/{}", repository.place(), key.object_name()), manifest)))
+    preview.fetched = Some((format!("{}/{}", repository.place(), key.object_name()), manifest));
+    Ok(preview)
+}
+
+fn highest_generation(records: &Records, owner: Option<&Owner>) -> u64 {
+    let stored = records.keys().map(|key| key.generation);
+    stored.chain(owner.map(|owner| owner.generation)).max().unwrap_or(0)
 }
 
 impl Prepared {

@@ -105,7 +105,9 @@ fn a_new_machine_takes_the_newest_checkpoint_and_the_history_with_it() {
     assert_eq!(state.generation(), 3);
     let choice = state.newest_verified(None).unwrap().chosen.unwrap();
     assert_eq!(contents(choice.path()), contents(published[1].path()));
-    let _uploader = prepared.claim(&state, "flights", Some(2), keep(3)).unwrap();
+    let (lineage, generation) = (state.lineage(), state.generation());
+    let claim = Claim { pipeline: "flights".to_owned(), lineage, generation, base: Some(2) };
+    let _uploader = prepared.claim(claim, keep(3)).unwrap().start(&state).unwrap();
     // The first machine comes back. What the other did meanwhile, and did not bring yet, it cannot know: a person decides.
     let overtaken = prepare(&settings, &site.path("state"), "flights", None, &clock).unwrap_err();
     assert!(matches!(overtaken, RepositoryError::Overtaken { generation: 3, .. }), "{overtaken}");
