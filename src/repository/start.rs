@@ -36,7 +36,7 @@ pub struct LocalFacts {
 pub struct StartFacts {
     /// The local state; `None` when there is no state directory.
     pub local: Option<LocalFacts>,
-    /// The history of the checkpoints in the repository; `None` when it holds none.
+    /// The history of the checkpoints in the repository; that of its owner when it holds none, `None` without either.
     pub lineage: Option<LineageId>,
     /// The checkpoints in the repository.
     pub stored: BTreeSet<ManifestKey>,
@@ -81,7 +81,15 @@ pub fn plan_start(facts: &StartFacts) -> StartPlan {
     let local = facts.local.as_ref().filter(|local| !local.epochs.is_empty());
     match (local, newest) {
         (None, None) => StartPlan::Fresh,
-        (Some(_), None) => StartPlan::Local,
+        (Some(local), None) => {
+            // Without checkpoints a repository may change its history; of one's own somebody else may have gone on.
+            let of_ours = facts.lineage == Some(local.lineage);
+            match facts.owner.filter(|&owner| of_ours && owner > local.generation) {
+                Some(_) if facts.at.is_some_and(|at| local.epochs.contains(&at)) => StartPlan::Local,
+                Some(owner) => StartPlan::Refuse(Refusal::Overtaken(owner)),
+                None => StartPlan::Local,
+            }
+        }
         (None, Some(newest)) => match facts.at {
             None => StartPlan::Restore(newest),
             Some(at) => {
@@ -342,7 +350,6 @@ fn lineage_of(records: &Records, owner: Option<&Owner>) -> Option<LineageId> {
     let readable = records.values().rev().find_map(|record| record.as_ref().ok());
     match readable {
         Some(stored) => Some(stored.lineage),
-        None if records.is_empty() => None,
         None => owner.map(|owner| owner.lineage),
     }
 }

@@ -64,6 +64,14 @@ fn a_start_never_begins_empty_beside_checkpoints_and_never_lets_one_side_win_sil
         ),
         (StartFacts { owner: Some(4), ..facts(Some((3, &[7])), &[(7, 3)], Some(7)) }, Local),
         (StartFacts { owner: Some(3), ..facts(Some((3, &[8])), &[(7, 3)], None) }, Local),
+        // Or who never uploaded anything, to a repository of ours.
+        (
+            StartFacts { owner: Some(4), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], None) },
+            Refuse(Refusal::Overtaken(4)),
+        ),
+        (StartFacts { owner: Some(4), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], Some(7)) }, Local),
+        (StartFacts { owner: Some(3), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], None) }, Local),
+        (StartFacts { owner: Some(4), lineage: Some(OTHER), ..facts(Some((3, &[7])), &[], None) }, Local),
         // Fetched by its number: asked for again, until a new checkpoint follows it.
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], None), behind(8, 4)),
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], Some(7)), Local),
