@@ -128,7 +128,9 @@ output = {{ path = "{out}/w" }}
         let is_part = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("part-");
         let mut parts: Vec<_> = names.filter(is_part).collect();
         parts.sort();
-        parts.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+        let text: String = parts.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        // Rejected records name their file.
+        text.replace(self.site.path("").to_str().unwrap(), "")
     }
 }
 
@@ -231,7 +233,7 @@ fn an_output_path_that_cannot_be_made_is_seen_before_anything_is_touched() {
     machines.succeed(&["a.toml"], "");
     let long = format!("out{}", "x".repeat(300));
     machines.define("a", &long, "10s");
-    machines.refused(&["a.toml", "--accept-lost-output"], 3, &["create output directory"]);
+    machines.refused(&["a.toml", "--accept-lost-output"], 3, &["too long"]);
     machines.define("a", "dangling", "10s");
     std::os::unix::fs::symlink("nowhere", machines.site.path("dangling")).unwrap();
     machines.refused(&["a.toml", "--accept-lost-output"], 3, &["a link that leads nowhere"]);
@@ -263,4 +265,17 @@ fn a_moved_copy_is_the_only_one_to_go_on_even_when_nothing_was_ever_uploaded() {
     machines.succeed(&["b.toml", "--accept-lost-output"], fails);
     machines.refused(&["a.toml"], INCOMPATIBLE, &["mirror"]);
     machines.succeed(&["b.toml"], "");
+}
+
+#[test]
+fn savepoints_of_a_directory_that_is_not_there_and_a_bench_without_memory_are_refused() {
+    let machines = Machines::new();
+    machines
+        .floodmark(&["savepoint", "list", "--state", "nope"])
+        .assert_refused(2, &["no state directory", "nope"]);
+    let none = machines.floodmark(&["savepoint", "list", "a.toml"]);
+    assert_eq!(none.code, Some(0), "{}", none.stderr);
+    let bench = machines.floodmark(&["bench", "--memory", "0"]);
+    assert_eq!(bench.code, Some(2), "{}", bench.stderr);
+    assert!(bench.stderr.contains("--memory"), "{}", bench.stderr);
 }
