@@ -13,7 +13,7 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::layout::Layout;
 use crate::checkpoint::lineage::{Lineage, LineageId};
 use crate::checkpoint::listing::complete_epochs;
-use crate::checkpoint::lock::DirectoryLock;
+use crate::checkpoint::lock::{DirectoryLock, Holder, holder_of};
 use crate::checkpoint::verify::verify;
 use crate::clock::Clock;
 
@@ -62,7 +62,16 @@ pub fn preflight(path: &Path, pipeline: &str) -> Result<Option<LocalState>, Chec
     }
 }
 
-fn epochs(layout: &Layout) -> Result<BTreeSet<u64>, CheckpointError> {
+/// Who holds the state directory at `path`, if anybody does. Changes nothing.
+///
+/// # Errors
+/// When its lock cannot be looked at.
+pub fn holder(path: &Path) -> Result<Option<Holder>, CheckpointError> {
+    let lock = Layout { root: path.to_owned() }.lock();
+    holder_of(&lock).map_err(CheckpointError::io("look at the lock", &lock))
+}
+
+pub(super) fn epochs(layout: &Layout) -> Result<BTreeSet<u64>, CheckpointError> {
     match complete_epochs(&layout.checkpoints()) {
         Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             Ok(BTreeSet::new())

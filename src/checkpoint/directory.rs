@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::checkpoint::durable::{DiskFs, DurableFs, create_dir_durably, publish_file, remove_tree};
+use crate::checkpoint::durable::{DiskFs, DurableFs, publish_file, remove_tree};
 use crate::checkpoint::error::CheckpointError;
+use crate::checkpoint::found::FoundDirectory;
 use crate::checkpoint::layout::{self, Layout};
 use crate::checkpoint::lineage::{Lineage, LineageId};
 use crate::checkpoint::listing::complete_epochs;
@@ -77,6 +78,8 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) layout: Layout,
+    /// The lineage file as it was before this open.
+    before: Option<Lineage>,
     pub(super) lineage: Lineage,
     lock: DirectoryLock,
     pub(super) fs: Arc<dyn DurableFs>,
@@ -139,13 +142,15 @@ impl StateDirectory {
     /// # Errors
     /// As [`StateDirectory::open`].
     pub fn open_in(path: &Path, pipeline: &str, environment: Environment) -> Result<Self, CheckpointError> {
-        let Environment { clock, fs, new_lineage, generation_above, epochs_above } = environment;
-        let layout = Layout { root: path.to_owned() };
-        refuse_foreign(&layout)?;
-        create_dir_durably(fs.as_ref(), path)
-            .map_err(CheckpointError::io("create the state directory", path))?;
-        let lock = take_lock(&layout, clock.as_ref())?;
-        let lineage = next_lineage(&layout, pipeline, new_lineage, generation_above)?;
+        FoundDirectory::locked(path, pipeline, environment)?.open()
+    }
+
+    /// Opens what was found and is locked.
+    pub(super) fn open_found(found: FoundDirectory) -> Result<Self, CheckpointError> {
+        let next_epoch = found.next_epoch();
+        let FoundDirectory { layout, environment, before, lineage, lock, .. } = found;
+        let Environment { clock, fs, .. } = environment;
+        let Some(lock) = lock else { return Err(CheckpointError::Changed { path: layout.root }) };
         for directory in [layout.checkpoints(), layout.work()] {
             create_if_missing(fs.as_ref(), &directory)?;
         }
@@ -156,10 +161,21 @@ impl StateDirectory {
         write_lineage(fs.as_ref(), &layout, &lineage)?;
         sweep(fs.as_ref(), &layout)?;
         warn_without_links(&layout);
-        let next_epoch = lineage.newest_epoch_seen.max(epochs_above).saturating_add(1);
         let progress = Progress { next_epoch, ..Progress::default() };
-        let shared = Shared { layout, lineage, lock, fs, clock, progress: Mutex::new(progress) };
+        let shared = Shared { layout, before, lineage, lock, fs, clock, progress: Mutex::new(progress) };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Leaves the directory with the generation that it had: for an open that was refused elsewhere after all, and has
+    /// written nothing under its own. A generation that stayed raised would let the next start pass for one that has seen
+    /// what others did meanwhile.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Fenced`]; I/O errors.
+    pub(crate) fn give_back(self) -> Result<(), CheckpointError> {
+        self.check_owner()?;
+        let Shared { fs, layout, before, .. } = &*self.shared;
+        before.as_ref().map_or(Ok(()), |before| write_lineage(fs.as_ref(), layout, before))
     }
 
     /// The directory itself.
@@ -285,37 +301,36 @@ pub(super) fn take_lock(layout: &Layout, clock: &dyn Clock) -> Result<DirectoryL
     })
 }
 
-/// The lineage that this open writes: a new one, or the one that is there with its generation raised.
-fn next_lineage(
+/// The lineage that an open writes: a new one, or the one that is there with its generation raised.
+pub(super) fn next_lineage(
     layout: &Layout,
+    before: Option<&Lineage>,
+    present: &BTreeSet<u64>,
     pipeline: &str,
-    new_lineage: Option<LineageId>,
-    generation_above: u64,
+    environment: &Environment,
 ) -> Result<Lineage, CheckpointError> {
-    let Some(mut lineage) = Lineage::load(&layout.lineage())? else {
-        let id = match new_lineage {
+    let above = environment.generation_above;
+    let Some(before) = before else {
+        let id = match environment.new_lineage {
             Some(id) => id,
             None => LineageId::random().map_err(CheckpointError::io("draw a lineage id", &layout.root))?,
         };
-        let generation = generation_above.saturating_add(1);
+        let generation = above.saturating_add(1);
         return Ok(Lineage { id, pipeline: pipeline.to_owned(), generation, newest_epoch_seen: 0 });
     };
-    if lineage.pipeline != pipeline {
+    if before.pipeline != pipeline {
         return Err(CheckpointError::OtherPipeline {
             path: layout.root.clone(),
-            found: lineage.pipeline,
+            found: before.pipeline.clone(),
             asked: pipeline.to_owned(),
         });
     }
-    let present: BTreeSet<u64> = match complete_epochs(&layout.checkpoints()) {
-        Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            BTreeSet::new()
-        }
-        other => other?.into_iter().collect(),
-    };
-    lineage.generation = lineage.generation.max(generation_above).saturating_add(1);
-    lineage.newest_epoch_seen = lineage.newest_epoch_seen.max(present.last().copied().unwrap_or(0));
-    Ok(lineage)
+    let newest = present.last().copied().unwrap_or(0);
+    Ok(Lineage {
+        generation: before.generation.max(above).saturating_add(1),
+        newest_epoch_seen: before.newest_epoch_seen.max(newest),
+        ..before.clone()
+    })
 }
 
 pub(super) fn create_if_missing(fs: &dyn DurableFs, path: &Path) -> Result<(), CheckpointError> {

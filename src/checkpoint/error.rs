@@ -23,6 +23,12 @@ pub enum CheckpointError {
         /// What the lock file says about its owner.
         holder: Holder,
     },
+    /// Another process opened the directory while it was looked at.
+    #[error("state directory was opened by another process in this moment: path={}", path.display())]
+    Changed {
+        /// The state directory.
+        path: PathBuf,
+    },
     /// Another process runs on the original of what is to be moved.
     #[error("a process runs on the original, whose history a move takes over: path={} {holder}", path.display())]
     OriginalInUse {
@@ -214,7 +220,9 @@ impl CheckpointError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Locked { .. } | Self::OriginalInUse { .. } | Self::Fenced { .. } => ErrorKind::Locked,
+            Self::Locked { .. } | Self::Changed { .. } | Self::OriginalInUse { .. } | Self::Fenced { .. } => {
+                ErrorKind::Locked
+            }
             Self::OtherPipeline { .. } | Self::Newer { .. } => ErrorKind::Incompatible,
             Self::Foreign { .. }
             | Self::NoSuchCheckpoint { .. }
@@ -240,6 +248,7 @@ impl CheckpointError {
                 does not release the lock and would let two writers in"
                     .to_owned()
             }
+            Self::Changed { .. } => "start again once that process has ended".to_owned(),
             Self::OriginalInUse { .. } => {
                 "stop the original, then move: the moved pipeline goes on in its place; or make a fork, beside which \
                  it may go on"

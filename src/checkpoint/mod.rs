@@ -1,6 +1,6 @@
 //! Checkpoints: complete, self-contained copies of a task's state, one directory each, published by one rename.
 //!
-//! The tour: [`StateDirectory`] (`directory`) owns the place on disk and its lock; `writer` makes a checkpoint;
+//! The tour: [`StateDirectory`] (`directory`) owns the place on disk and its lock, [`FoundDirectory`] looks at it before; `writer` makes a checkpoint;
 //! `plan` decides, as pure functions, what to restore and what to retire; `restore` and `retention` carry that out;
 //! [`verify()`] and [`list()`] read any checkpoint without the lock, and [`savepoint`] keeps one for good. `durable` is the only door for writes.
 //!
@@ -11,6 +11,7 @@ mod adopt;
 mod directory;
 mod durable;
 mod error;
+mod found;
 #[cfg(feature = "fault-injection")]
 pub(crate) mod fuzzing;
 mod layout;
@@ -31,11 +32,12 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Adoption, LocalState, look, preflight};
+pub use adopt::{Adoption, LocalState, holder, look, preflight};
 pub use directory::{Environment, StateDirectory};
 pub use durable::{Copied, DiskFs, DurableFs, create_dir_durably, publish_file, remove_tree};
 pub use error::CheckpointError;
 pub(crate) use error::ROTTEN;
+pub use found::FoundDirectory;
 pub(crate) use layout::is_plain_name;
 pub use lineage::LineageId;
 pub use listing::{CheckpointSummary, list};

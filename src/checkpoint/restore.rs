@@ -7,9 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::directory::{Parent, StateDirectory, remove_any};
+use crate::checkpoint::directory::{Parent, Shared, StateDirectory, remove_any};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::layout;
+use crate::checkpoint::layout::{self, Layout};
+use crate::checkpoint::lineage::Lineage;
 use crate::checkpoint::listing::{complete_epochs, load_directory};
 use crate::checkpoint::manifest::FileEntry;
 use crate::checkpoint::plan::{RestorePlan, alternatives, plan_restore};
@@ -45,69 +46,9 @@ impl StateDirectory {
     /// [`CheckpointError::NewestMissing`] when a checkpoint that an earlier start saw is gone;
     /// [`CheckpointError::NoSuchCheckpoint`]; [`CheckpointError::Newer`]; I/O errors.
     pub fn newest_verified(&self, at: Option<u64>) -> Result<RestoreChoice, CheckpointError> {
-        let path = self.checkpoints();
-        let present: BTreeSet<u64> = complete_epochs(&path)?.into_iter().collect();
-        let seen = self.shared.lineage.newest_epoch_seen;
-        let (epoch, newer) = match plan_restore(&present, seen, at) {
-            RestorePlan::Empty => {
-                return Ok(RestoreChoice { chosen: None, newer: Vec::new(), damaged: Vec::new() });
-            }
-            RestorePlan::NewestMissing { present } => {
-                return Err(CheckpointError::NewestMissing { path, seen, present });
-            }
-            RestorePlan::NoSuch => {
-                let epoch = at.unwrap_or_default();
-                let present = present.into_iter().rev().take(20).collect();
-                return Err(CheckpointError::NoSuchCheckpoint { epoch, path, present });
-            }
-            RestorePlan::Verify { epoch, newer } => (epoch, newer),
-        };
-        match self.verify_epoch(epoch).into_verified() {
-            Ok(chosen) => {
-                let damaged = self.unreadable_manifests(&present);
-                Ok(RestoreChoice { chosen: Some(chosen), newer, damaged })
-            }
-            Err(report) => Err(self.refuse(epoch, &report, &present)),
-        }
-    }
-
-    /// Verifies the checkpoint of `epoch` as one of this directory's own: not behind a symlink, of this history.
-    fn verify_epoch(&self, epoch: u64) -> VerifyReport {
-        let path = self.shared.layout.checkpoint(epoch);
-        let is_symlink = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-        let mut report = verify(&path);
-        if is_symlink {
-            report.problem(Problem::Irregular { name: layout::checkpoint_name(epoch) });
-        }
-        let ours = self.lineage();
-        if let Some(found) =
-            report.manifest.as_ref().map(|manifest| manifest.lineage).filter(|&id| id != ours)
-        {
-            report.problem(Problem::OtherLineage { found, ours });
-        }
-        report
-    }
-
-    fn refuse(&self, epoch: u64, report: &VerifyReport, present: &BTreeSet<u64>) -> CheckpointError {
-        let path = report.path.clone();
-        for problem in &report.problems {
-            if let Problem::Newer { found, known } = *problem {
-                return CheckpointError::Newer { what: "checkpoint", path, found, known };
-            }
-        }
-        let parent = report.manifest.as_ref().and_then(|manifest| manifest.parent);
-        let mut candidates = alternatives(present, epoch, parent).into_iter();
-        let alternative = candidates.find(|&older| self.verify_epoch(older).is_sound());
-        let lasting = !report.problems.iter().all(Problem::is_passing);
-        CheckpointError::Damaged { epoch, path, problems: report.problem_line(), alternative, lasting }
-    }
-
-    fn unreadable_manifests(&self, present: &BTreeSet<u64>) -> Vec<DamagedCheckpoint> {
-        let load = |&epoch: &u64| {
-            let reason = load_directory(&self.shared.layout.checkpoint(epoch)).err()?.to_string();
-            Some(DamagedCheckpoint { epoch, reason })
-        };
-        present.iter().filter_map(load).collect()
+        let present: BTreeSet<u64> = complete_epochs(&self.checkpoints())?.into_iter().collect();
+        let Shared { layout, lineage, .. } = &*self.shared;
+        Choosing { layout, lineage }.newest_verified(&present, at)
     }
 
     /// Lays the checkpoint's files out as the working database of this open: tables as hard links, the rest copied,
@@ -194,6 +135,83 @@ impl StateDirectory {
             return Err(CheckpointError::NoSuchCheckpoint { epoch, path, present: Vec::new() });
         }
         Ok(Published::restored(Arc::clone(manifest), own_path))
+    }
+}
+
+/// A state directory of which a checkpoint is to be chosen.
+pub(super) struct Choosing<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) lineage: &'a Lineage,
+}
+
+impl Choosing<'_> {
+    /// As [`StateDirectory::newest_verified`], of the checkpoints `present`.
+    pub(super) fn newest_verified(
+        &self,
+        present: &BTreeSet<u64>,
+        at: Option<u64>,
+    ) -> Result<RestoreChoice, CheckpointError> {
+        let (path, seen) = (self.layout.checkpoints(), self.lineage.newest_epoch_seen);
+        let (epoch, newer) = match plan_restore(present, seen, at) {
+            RestorePlan::Empty => {
+                return Ok(RestoreChoice { chosen: None, newer: Vec::new(), damaged: Vec::new() });
+            }
+            RestorePlan::NewestMissing { present } => {
+                return Err(CheckpointError::NewestMissing { path, seen, present });
+            }
+            RestorePlan::NoSuch => {
+                let epoch = at.unwrap_or_default();
+                let present = present.iter().rev().copied().take(20).collect();
+                return Err(CheckpointError::NoSuchCheckpoint { epoch, path, present });
+            }
+            RestorePlan::Verify { epoch, newer } => (epoch, newer),
+        };
+        match self.verify_epoch(epoch).into_verified() {
+            Ok(chosen) => {
+                let damaged = self.unreadable_manifests(present);
+                Ok(RestoreChoice { chosen: Some(chosen), newer, damaged })
+            }
+            Err(report) => Err(self.refuse(epoch, &report, present)),
+        }
+    }
+
+    /// Verifies the checkpoint of `epoch` as one of this directory's own: not behind a symlink, of this history.
+    fn verify_epoch(&self, epoch: u64) -> VerifyReport {
+        let path = self.layout.checkpoint(epoch);
+        let is_symlink = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        let mut report = verify(&path);
+        if is_symlink {
+            report.problem(Problem::Irregular { name: layout::checkpoint_name(epoch) });
+        }
+        let ours = self.lineage.id;
+        if let Some(found) =
+            report.manifest.as_ref().map(|manifest| manifest.lineage).filter(|&id| id != ours)
+        {
+            report.problem(Problem::OtherLineage { found, ours });
+        }
+        report
+    }
+
+    fn refuse(&self, epoch: u64, report: &VerifyReport, present: &BTreeSet<u64>) -> CheckpointError {
+        let path = report.path.clone();
+        for problem in &report.problems {
+            if let Problem::Newer { found, known } = *problem {
+                return CheckpointError::Newer { what: "checkpoint", path, found, known };
+            }
+        }
+        let parent = report.manifest.as_ref().and_then(|manifest| manifest.parent);
+        let mut candidates = alternatives(present, epoch, parent).into_iter();
+        let alternative = candidates.find(|&older| self.verify_epoch(older).is_sound());
+        let lasting = !report.problems.iter().all(Problem::is_passing);
+        CheckpointError::Damaged { epoch, path, problems: report.problem_line(), alternative, lasting }
+    }
+
+    fn unreadable_manifests(&self, present: &BTreeSet<u64>) -> Vec<DamagedCheckpoint> {
+        let load = |&epoch: &u64| {
+            let reason = load_directory(&self.layout.checkpoint(epoch)).err()?.to_string();
+            Some(DamagedCheckpoint { epoch, reason })
+        };
+        present.iter().filter_map(load).collect()
     }
 }
 

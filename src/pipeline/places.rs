@@ -8,7 +8,7 @@ use super::config::{Format, OutputTarget, PipelineConfig};
 use super::outputs::{DEAD_LETTER, LATE};
 use super::sink::{
     JoinSinkSpec, Output, RecordSpec, RecordText, Restored, ResultSpec, STAGING, SinkContext, StagedOutput,
-    peek, place_of,
+    peek, place_of, refuse_held, refuse_unusable,
 };
 use crate::error::Result;
 
@@ -31,8 +31,19 @@ enum Spec {
 }
 
 impl Place<'_> {
+    /// Refuses a place that another process holds. Nothing is changed.
+    pub(super) fn refuse_held(&self) -> Result<()> {
+        match self.kind {
+            "stdout" => Ok(()),
+            _ => Ok(refuse_held(self.path)?),
+        }
+    }
+
     /// The parts that a start would move aside, or why it would refuse, by what is there. Nothing is changed.
     pub(super) fn preflight(&self, context: SinkContext, restored: Restored<'_>) -> Result<Vec<String>> {
+        if self.kind != "stdout" {
+            refuse_unusable(self.path)?;
+        }
         match &self.spec {
             Spec::Results(spec) => spec.preflight(context, restored),
             Spec::Joined(spec) => spec.preflight(context, restored),
@@ -93,7 +104,10 @@ pub(super) fn refuse_misfits(
     context: SinkContext,
     restored: Restored<'_>,
 ) -> Result<()> {
-    places(config).iter().try_for_each(|place| place.preflight(context, restored).map(drop))
+    places(config).iter().try_for_each(|place| {
+        place.preflight(context, restored)?;
+        place.refuse_held()
+    })
 }
 
 /// Takes rows out of `staged` that are nowhere any more: their names and numbers of rows.

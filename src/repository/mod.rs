@@ -52,7 +52,9 @@ pub use mirror::{Claim, Mirror, Uploaded};
 #[cfg(feature = "object-store")]
 pub use object::ObjectRepository;
 pub use retry::{Pause, Retry, StopSignal};
-pub use start::{LocalFacts, Prepared, Refusal, StartFacts, StartPlan, plan_start, prepare, preview};
+pub use start::{
+    Claimed, LocalFacts, Prepared, Preview, Refusal, StartFacts, StartPlan, plan_start, prepare, preview,
+};
 pub use uploader::{UploadStats, Uploader};
 
 /// What identifies one content of an object, for [`Repository::put_if`].

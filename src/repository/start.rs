@@ -36,7 +36,7 @@ pub struct LocalFacts {
 pub struct StartFacts {
     /// The local state; `None` when there is no state directory.
     pub local: Option<LocalFacts>,
-    /// The history of the checkpoints in the repository; `None` when it holds none.
+    /// The history of the checkpoints in the repository; that of its owner when it holds none, `None` without either.
     pub lineage: Option<LineageId>,
     /// The checkpoints in the repository.
     pub stored: BTreeSet<ManifestKey>,
@@ -81,7 +81,15 @@ pub fn plan_start(facts: &StartFacts) -> StartPlan {
     let local = facts.local.as_ref().filter(|local| !local.epochs.is_empty());
     match (local, newest) {
         (None, None) => StartPlan::Fresh,
-        (Some(_), None) => StartPlan::Local,
+        (Some(local), None) => {
+            // Without checkpoints a repository may change its history; of one's own somebody else may have gone on.
+            let of_ours = facts.lineage == Some(local.lineage);
+            match facts.owner.filter(|&owner| of_ours && owner > local.generation) {
+                Some(_) if facts.at.is_some_and(|at| local.epochs.contains(&at)) => StartPlan::Local,
+                Some(owner) => StartPlan::Refuse(Refusal::Overtaken(owner)),
+                None => StartPlan::Local,
+            }
+        }
         (None, Some(newest)) => match facts.at {
             None => StartPlan::Restore(newest),
             Some(at) => {
@@ -127,8 +135,7 @@ impl Prepared {
     /// The open of the state directory takes a higher generation than this.
     #[must_use]
     pub fn generation_above(&self) -> u64 {
-        let stored = self.records.keys().map(|key| key.generation);
-        stored.chain(self.owner.iter().map(|owner| owner.generation)).max().unwrap_or(0)
+        highest_generation(&self.records, self.owner.as_ref())
     }
 
     /// New checkpoints take higher epochs than this.
@@ -137,30 +144,41 @@ impl Prepared {
         self.records.last_key_value().map_or(0, |(key, _)| key.epoch)
     }
 
-    /// Claims the repository for an open state directory that goes on from checkpoint `base`, and starts the uploader.
+    /// True when somebody else has claimed the repository, or uploaded to it, since a state directory was last opened
+    /// under `generation`.
+    #[must_use]
+    pub fn is_ahead_of(&self, generation: u64) -> bool {
+        self.generation_above() > generation
+    }
+
+    /// Claims the repository, and keeps the newest `keep` checkpoints there.
     ///
     /// # Errors
     /// [`RepositoryError::Fenced`] or [`RepositoryError::Moved`] when another process was quicker; errors of the store.
-    pub fn claim(
-        self,
-        directory: &StateDirectory,
-        pipeline: &str,
-        base: Option<u64>,
-        keep: NonZeroU32,
-    ) -> Result<Uploader, RepositoryError> {
-        let claim = Claim {
-            pipeline: pipeline.to_owned(),
-            lineage: directory.lineage(),
-            generation: directory.generation(),
-            base,
-        };
-        let retry =
-            self.settings.retry.clone().seeded(directory.generation() ^ u64::from(std::process::id()));
+    pub fn claim(self, claim: Claim, keep: NonZeroU32) -> Result<Claimed, RepositoryError> {
+        let retry = self.settings.retry.clone().seeded(claim.generation ^ u64::from(std::process::id()));
         let retry = retry.pausing(Arc::clone(&self.stop) as _);
         let repository = Arc::clone(&self.settings.repository);
         let mirror = Mirror::claim(repository, retry, self.clock, claim, self.records, keep)?;
         mirror.refuse_news()?;
-        Uploader::start(mirror, directory.clone(), self.stop)
+        Ok(Claimed { mirror, stop: self.stop })
+    }
+}
+
+/// A repository that was claimed, and to which nothing is uploaded yet.
+#[derive(Debug)]
+pub struct Claimed {
+    mirror: Mirror,
+    stop: Arc<StopSignal>,
+}
+
+impl Claimed {
+    /// Starts the uploader of checkpoints of `directory`, which was opened under the generation of the claim.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(self, directory: &StateDirectory) -> Result<Uploader, RepositoryError> {
+        Uploader::start(self.mirror, directory.clone(), self.stop)
     }
 }
 
@@ -237,8 +255,17 @@ fn survey(
     Ok(Surveyed { owner, records, local, facts })
 }
 
-/// What [`prepare`] would bring from the repository into the state directory at `path`: the checkpoint's name there and
-/// its manifest; `None` when it would go on with what is local, or begin anew. Claims and writes nothing.
+/// What [`prepare`] would do.
+#[derive(Clone, Debug, Default)]
+pub struct Preview {
+    /// As [`Prepared::generation_above`].
+    pub generation_above: u64,
+    /// What it would bring into the state directory: the checkpoint's name in the repository, and its manifest. `None`
+    /// when it would go on with what is local, or begin anew.
+    pub fetched: Option<(String, Manifest)>,
+}
+
+/// Says what [`prepare`] would do with the state directory at `path`. Claims and writes nothing.
 ///
 /// # Errors
 /// As [`prepare`].
@@ -247,17 +274,25 @@ pub fn preview(
     path: &Path,
     pipeline: &str,
     at: Option<u64>,
-) -> Result<Option<(String, Manifest)>, RepositoryError> {
+) -> Result<Preview, RepositoryError> {
     let repository = settings.repository.as_ref();
-    let surveyed = survey(settings, path, pipeline, at)?;
-    let key = match plan_start(&surveyed.facts) {
-        StartPlan::Local | StartPlan::Fresh => return Ok(None),
+    let Surveyed { owner, records, facts, .. } = survey(settings, path, pipeline, at)?;
+    let mut preview =
+        Preview { generation_above: highest_generation(&records, owner.as_ref()), fetched: None };
+    let key = match plan_start(&facts) {
+        StartPlan::Local | StartPlan::Fresh => return Ok(preview),
         StartPlan::Restore(key) => key,
-        StartPlan::Refuse(refusal) => return Err(refused(refusal, &surveyed.facts, repository, path)),
+        StartPlan::Refuse(refusal) => return Err(refused(refusal, &facts, repository, path)),
     };
     let stored = load_record(repository, &settings.retry, key)?;
     let (_, manifest) = StoredCheckpoint::decode(key, &stored.encode()?)?;
-    Ok(Some((format!("{}/{}", repository.place(), key.object_name()), manifest)))
+    preview.fetched = Some((format!("{}/{}", repository.place(), key.object_name()), manifest));
+    Ok(preview)
+}
+
+fn highest_generation(records: &Records, owner: Option<&Owner>) -> u64 {
+    let stored = records.keys().map(|key| key.generation);
+    stored.chain(owner.map(|owner| owner.generation)).max().unwrap_or(0)
 }
 
 impl Prepared {
@@ -315,7 +350,6 @@ fn lineage_of(records: &Records, owner: Option<&Owner>) -> Option<LineageId> {
     let readable = records.values().rev().find_map(|record| record.as_ref().ok());
     match readable {
         Some(stored) => Some(stored.lineage),
-        None if records.is_empty() => None,
         None => owner.map(|owner| owner.lineage),
     }
 }

@@ -17,6 +17,7 @@ mod mirroring;
 mod panes;
 mod restore;
 mod steps;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -9,15 +9,16 @@ use super::builder::{Candidate, WindowStoreBuilder, family};
 use super::events::EventOperators;
 use super::evolution::{self, Evolution, Plan, Rules, Verdict};
 use super::firing::set_step_rows;
-use super::mirroring::{Mirroring, Outbox};
+use super::mirroring::Mirroring;
 use super::panes::decode;
 use super::steps::Steps;
+use super::takeover::take_over;
 use super::writer::Writer;
 use super::{Partition, Warned, WindowStore, lateness, zones};
 use crate::aggregate::STATE_VERSION;
 use crate::checkpoint::{
-    Environment, Manifest, OperatorState, PartitionState, Position, Published, SourceIdentity,
-    StateDirectory, VerifiedManifest,
+    Environment, FoundDirectory, Manifest, OperatorState, PartitionState, Position, Published,
+    SourceIdentity, StateDirectory, VerifiedManifest,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event_time::{EventTime, Watermark};
@@ -122,28 +123,23 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         .as_ref()
         .map(|settings| prepare(settings, path, &builder.name, builder.restore_at, &builder.clock))
         .transpose()?;
-    let directory = StateDirectory::open_in(path, &builder.name, environment(&builder, prepared.as_ref()))?;
-    let choice = directory.newest_verified(builder.restore_at)?;
+    let found = FoundDirectory::look(path, &builder.name, environment(&builder, prepared.as_ref()))?;
+    let choice = found.newest_verified(builder.restore_at)?;
     for damaged in &choice.damaged {
         tracing::warn!(epoch = damaged.epoch, reason = %damaged.reason, "an older checkpoint is damaged");
     }
     let mut events = EventOperators::new(&builder);
     let manifest = choice.chosen.as_ref().map(|verified| &**verified.manifest());
     let plan = manifest.map(|manifest| evolve(manifest, &mut builder, &events)).transpose()?;
+    let saved = manifest.map(|manifest| saved_watermarks(manifest, builder.sources())).transpose()?;
     builder.ask(&Candidate {
         manifest,
-        lineage: directory.lineage(),
-        generation: Some(directory.generation()),
-        newest_epoch: directory.next_epoch().saturating_sub(1),
+        lineage: found.lineage(),
+        generation: Some(found.generation()),
+        newest_epoch: found.next_epoch().saturating_sub(1),
     })?;
     let base = manifest.map(|manifest| manifest.epoch);
-    let outbox = match (prepared, &builder.repository) {
-        (Some(prepared), Some(settings)) => {
-            let uploader = prepared.claim(&directory, &builder.name, base, builder.retain)?;
-            Some(Outbox::new(uploader, settings))
-        }
-        _ => None,
-    };
+    let (directory, outbox) = take_over(found, prepared, &builder, base)?;
     let families: Vec<FamilySpec> = builder.windows.iter().map(family).chain(events.families()).collect();
     let memory = StateMemory::new(builder.state_bytes());
     let mut operators: Vec<WindowOperator> = builder
@@ -165,7 +161,9 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         Some((verified, plan)) => {
             let db = open_copy(&directory, &verified, &plan, &builder.windows, &families, &memory)?;
             let manifest = verified.manifest();
-            tracker.restore(saved_watermarks(manifest, builder.sources())?, builder.clock.monotonic());
+            if let Some(saved) = saved {
+                tracker.restore(saved, builder.clock.monotonic());
+            }
             for (operator, origin) in operators.iter_mut().zip(&plan.origins) {
                 let known = origin.stored().and_then(|index| manifest.operators.get(index));
                 let start = || evolution::start_of(manifest, operator.spec());
@@ -229,11 +227,11 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
 /// repository now can still go on with it.
 fn approve_fetch(builder: &WindowStoreBuilder, path: &Path) -> Result<()> {
     let Some(settings) = &builder.repository else { return Ok(()) };
-    let Some((_, manifest)) = preview(settings, path, &builder.name, builder.restore_at)? else {
-        return Ok(());
-    };
+    let preview = preview(settings, path, &builder.name, builder.restore_at)?;
+    let Some((_, manifest)) = preview.fetched else { return Ok(()) };
     let (mut windows, events) = (builder.windows.clone(), EventOperators::new(builder).states());
     refuse_misfit(&evolution::plan(&manifest, &mut windows, &events, &builder.rules).report)?;
+    saved_watermarks(&manifest, builder.sources())?;
     builder.ask(&Candidate {
         manifest: Some(&manifest),
         lineage: manifest.lineage,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::outputs::Known;
 use super::assemble;
 use super::config::{OutputTarget, PipelineConfig};
 use super::sink::Secret;
@@ -21,7 +22,7 @@ use crate::checkpoint::{LocalState, Manifest, preflight, verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::inspect;
-use crate::repository::preview;
+use crate::repository::{Preview, preview};
 use crate::store::evolution::{Evolution, Verdict};
 
 /// What to check against.
@@ -124,7 +125,11 @@ pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Cl
     let store = assemble::store(config, operators).allow_dropped(options.allow_dropped);
     let mut findings = Vec::new();
     let local = local(config, options, &mut findings);
-    let found = checkpoint(config, options, &mut findings)?;
+    let Preview { generation_above, fetched } = repository(config, options, &mut findings)?;
+    let found = match fetched {
+        Some((place, manifest)) => Some((PathBuf::from(place), manifest)),
+        None => checkpoint(config, options, &mut findings)?,
+    };
     findings.extend(tables_that_cannot_be_reached(config));
     let mut report = CheckReport {
         pipeline: config.name.clone(),
@@ -146,7 +151,8 @@ pub fn check(config: &PipelineConfig, options: &CheckOptions, clock: &Arc<dyn Cl
         None => store.check_only()?,
     }
     inputs::check(config, plans, manifest, clock, &mut report);
-    outputs::check(config, manifest, local.as_ref(), options, &mut report);
+    let known = Known { manifest, local: local.as_ref(), generation_above };
+    outputs::check(config, known, options, &mut report);
     let verdicts = report.state.iter().map(|state| state.verdict);
     let verdicts = verdicts.chain(report.findings.iter().map(|finding| finding.verdict));
     let verdicts = verdicts.chain(report.inputs.iter().map(|input| input.verdict));
@@ -166,7 +172,27 @@ fn local(config: &PipelineConfig, options: &CheckOptions, findings: &mut Vec<Fin
     })
 }
 
-/// The checkpoint that a run would go on from, with its place: a local one, or one that it would fetch.
+/// What a run would do with the repository.
+fn repository(
+    config: &PipelineConfig,
+    options: &CheckOptions,
+    findings: &mut Vec<Finding>,
+) -> Result<Preview> {
+    let settings = assemble::repository(config)?.filter(|_| options.state.is_none());
+    let Some(settings) = settings else { return Ok(Preview::default()) };
+    let found = preview(&settings, &config.state.directory, &config.name, options.at);
+    let found = found.unwrap_or_else(|error| {
+        findings.push(Finding::refused(&error.into()));
+        Preview::default()
+    });
+    if let Some((_, manifest)) = &found.fetched {
+        let message = format!("the state comes from the repository: epoch={}", manifest.epoch);
+        findings.push(Finding { verdict: Verdict::Compatible, message, remedy: None });
+    }
+    Ok(found)
+}
+
+/// The local checkpoint that a run would go on from, with its place.
 fn checkpoint(
     config: &PipelineConfig,
     options: &CheckOptions,
@@ -176,17 +202,6 @@ fn checkpoint(
         return inspect::manifest_of(path, options.at).map(Some);
     }
     let own = &config.state.directory;
-    if let Some(settings) = assemble::repository(config)? {
-        match preview(&settings, own, &config.name, options.at) {
-            Ok(Some((place, manifest))) => {
-                let message = format!("the state comes from the repository: epoch={}", manifest.epoch);
-                findings.push(Finding { verdict: Verdict::Compatible, message, remedy: None });
-                return Ok(Some((PathBuf::from(place), manifest)));
-            }
-            Ok(None) => {}
-            Err(error) => findings.push(Finding::refused(&error.into())),
-        }
-    }
     if options.at.is_none() && !has_checkpoints(own) {
         return Ok(None);
     }

@@ -36,6 +36,9 @@ pub(in crate::pipeline) enum SinkError {
     /// A part exists under the name and has other bytes.
     #[error("a different part is already published under this name: path={}", path.display())]
     Conflict { path: PathBuf },
+    /// Something that is no file has the name of a part, or of a file that is staged.
+    #[error("something that is no file stands in the place of a file of this output: path={}", path.display())]
+    NoFile { path: PathBuf },
     /// Parts of this output have another format or other columns.
     #[error("the format or the columns of this output have changed: path={}", path.display())]
     Look { path: PathBuf },
@@ -79,6 +82,7 @@ impl SinkError {
             | Self::Abandoned { .. }
             | Self::Ahead { .. }
             | Self::Conflict { .. }
+            | Self::NoFile { .. }
             | Self::Look { .. } => ErrorKind::Incompatible,
             Self::Damaged { .. } | Self::Missing { .. } | Self::Decode { .. } | Self::Name { .. } => {
                 ErrorKind::Damaged
@@ -118,6 +122,7 @@ impl SinkError {
                 "compare the part with the file under .staging; if another pipeline writes here, give one of them a \
                  directory of its own; else move the part away and run again"
             }
+            Self::NoFile { .. } => "move it away and run again",
             Self::Look { .. } => {
                 "choose an empty output directory for the new form, or move the old parts away"
             }
@@ -127,8 +132,8 @@ impl SinkError {
                  without them"
             }
             Self::Damaged { .. } => {
-                "restore an earlier checkpoint with --at EPOCH: its replay writes these results again; if they are not \
-                 needed, start with a new state directory"
+                "put the file back from a copy; or restore an earlier checkpoint with --at EPOCH --set-aside-output: \
+                 its replay writes these results again, and parts that the other outputs published since are moved aside"
             }
             Self::Decode { .. } | Self::Name { .. } => {
                 "restore another checkpoint; if the owner file of an output is named, remove that file and run again"

@@ -6,7 +6,7 @@
 //! and standard output (`console`). All of them stage files: `writer` moves bytes through `durable`, and hands out a
 //! `staged` handle, which goes into the checkpoint's manifest. `publisher` turns staged files into parts of a
 //! directory; `outbox` keeps those that go elsewhere; `delivery` publishes on the checkpoint's thread and carries what
-//! has to wait. `row` and `columns` know how rows look; neither knows windows, state or checkpoints. `docs/OUTPUT.md`
+//! has to wait. `ground` asks whether a directory could be used at all. `row` and `columns` know how rows look; neither knows windows, state or checkpoints. `docs/OUTPUT.md`
 //! has the rules.
 
 mod columns;
@@ -17,6 +17,7 @@ pub(super) mod durable;
 mod error;
 #[cfg(feature = "fault-injection")]
 pub(crate) mod fuzzing;
+mod ground;
 mod joined;
 pub mod laws;
 mod lines;
@@ -46,6 +47,7 @@ pub use contract::{
     Sink, SinkContext, WriteJoined, WriteResults,
 };
 pub(super) use delivery::{Deliveries, DeliveryFigures};
+pub(super) use ground::{refuse_held, refuse_unusable};
 pub use joined::{JoinSink, JoinSinkSpec};
 pub(super) use lines::{ResultLines, append_json_text, value_text};
 pub(super) use names::{STAGING, part, part_epoch};

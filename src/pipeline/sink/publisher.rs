@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,8 @@ use crate::codec;
 use crate::error::Result;
 
 /// How often the lock of a directory is tried, and how long is waited in between.
-const LOCK_ATTEMPTS: u32 = 10;
-const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+pub(super) const LOCK_ATTEMPTS: u32 = 10;
+pub(super) const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 pub(super) const OWNER_MAGIC: [u8; 8] = *b"FLOODOWN";
 pub(super) const OWNER_VERSION: u32 = 1;
@@ -83,32 +83,17 @@ impl Publisher {
     /// Cut before the rename: the staged file is whole. Cut after it: the part is whole, and the owner file one epoch
     /// behind, which the next `settle` of the same handle mends. Returns whether the part is new.
     fn settle(&mut self, staged: &StagedFile) -> Result<bool, SinkError> {
-        let (from, to) =
-            (self.place.staging().join(&staged.staged_name), self.place.directory.join(&staged.final_name));
-        let new = match Sum::of(&to)? {
-            Some(sum) if sum.is_of(staged) => {
+        let (from, to) = ends(&self.place, staged);
+        let new = match settlement(&self.place, staged, self.owner.published_epoch, true)? {
+            Settlement::Published => {
                 durable::remove(&from)?;
                 false
             }
-            Some(_) => return Err(SinkError::Conflict { path: to }),
-            None => match Sum::of(&from)? {
-                Some(sum) if sum.is_of(staged) => {
-                    durable::rename(&from, &to)?;
-                    true
-                }
-                Some(Sum { bytes, crc32 }) => {
-                    return Err(SinkError::Damaged {
-                        path: from,
-                        bytes,
-                        expected_bytes: staged.bytes,
-                        crc32,
-                        expected_crc32: staged.crc32,
-                    });
-                }
-                // Published before, and taken away by a reader.
-                None if staged.epoch <= self.owner.published_epoch => return Ok(false),
-                None => return Err(SinkError::Missing { path: from, epoch: staged.epoch }),
-            },
+            Settlement::Waits => {
+                durable::rename(&from, &to)?;
+                true
+            }
+            Settlement::TakenAway => return Ok(false),
         };
         durable::sync_directory(&self.place.directory)?;
         if staged.epoch > self.owner.published_epoch {
@@ -116,6 +101,50 @@ impl Publisher {
             self.owner.save(&self.place)?;
         }
         Ok(new)
+    }
+}
+
+/// Where a staged file waits, and where it goes.
+fn ends(place: &Place, staged: &StagedFile) -> (PathBuf, PathBuf) {
+    (place.staging().join(&staged.staged_name), place.directory.join(&staged.final_name))
+}
+
+/// What there is to do for a staged file.
+enum Settlement {
+    /// Nothing: its part is there.
+    Published,
+    /// Nothing: it was published before, and taken away by a reader.
+    TakenAway,
+    /// It gets its part's name.
+    Waits,
+}
+
+/// Decides that by what is there, or why it cannot be. Asked before a start touches anything, and again when it is
+/// carried out; `stays` says whether what has the part's name by then is what has it now.
+fn settlement(
+    place: &Place,
+    staged: &StagedFile,
+    published_epoch: u64,
+    stays: bool,
+) -> Result<Settlement, SinkError> {
+    let (from, to) = ends(place, staged);
+    let part = if stays { Sum::of(&to)? } else { None };
+    match part {
+        Some(sum) if sum.is_of(staged) => return Ok(Settlement::Published),
+        Some(_) => return Err(SinkError::Conflict { path: to }),
+        None => {}
+    }
+    match Sum::of(&from)? {
+        Some(sum) if sum.is_of(staged) => Ok(Settlement::Waits),
+        Some(Sum { bytes, crc32 }) => Err(SinkError::Damaged {
+            path: from,
+            bytes,
+            expected_bytes: staged.bytes,
+            crc32,
+            expected_crc32: staged.crc32,
+        }),
+        None if staged.epoch <= published_epoch => Ok(Settlement::TakenAway),
+        None => Err(SinkError::Missing { path: from, epoch: staged.epoch }),
     }
 }
 
@@ -197,12 +226,8 @@ pub(super) fn preflight(
     let leaving = found.leaving(place, header, restored)?;
     let published = found.published_epoch(context);
     found.abandoned(place, published, restored)?;
-    let there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    for staged in due.iter().filter(|staged| staged.epoch > published) {
-        let path = place.staging().join(&staged.staged_name);
-        if !there(&path) && !there(&place.directory.join(&staged.final_name)) {
-            return Err(SinkError::Missing { path, epoch: staged.epoch });
-        }
+    for staged in &due {
+        settlement(place, staged, published.min(restored.last_epoch), !leaving.contains(&staged.final_name))?;
     }
     Ok(leaving)
 }
@@ -473,6 +498,10 @@ struct Sum {
 
 impl Sum {
     fn of(path: &Path) -> Result<Option<Self>, SinkError> {
+        // A pipe would not be opened before somebody writes to it.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(SinkError::NoFile { path: path.to_owned() });
+        }
         let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(SinkError::io("read output file", path))?,

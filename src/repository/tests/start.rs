@@ -64,6 +64,14 @@ fn a_start_never_begins_empty_beside_checkpoints_and_never_lets_one_side_win_sil
         ),
         (StartFacts { owner: Some(4), ..facts(Some((3, &[7])), &[(7, 3)], Some(7)) }, Local),
         (StartFacts { owner: Some(3), ..facts(Some((3, &[8])), &[(7, 3)], None) }, Local),
+        // Or who never uploaded anything, to a repository of ours.
+        (
+            StartFacts { owner: Some(4), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], None) },
+            Refuse(Refusal::Overtaken(4)),
+        ),
+        (StartFacts { owner: Some(4), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], Some(7)) }, Local),
+        (StartFacts { owner: Some(3), lineage: Some(OURS), ..facts(Some((3, &[7])), &[], None) }, Local),
+        (StartFacts { owner: Some(4), lineage: Some(OTHER), ..facts(Some((3, &[7])), &[], None) }, Local),
         // Fetched by its number: asked for again, until a new checkpoint follows it.
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], None), behind(8, 4)),
         (facts(Some((6, &[7])), &[(7, 3), (8, 4)], Some(7)), Local),
@@ -105,7 +113,9 @@ fn a_new_machine_takes_the_newest_checkpoint_and_the_history_with_it() {
     assert_eq!(state.generation(), 3);
     let choice = state.newest_verified(None).unwrap().chosen.unwrap();
     assert_eq!(contents(choice.path()), contents(published[1].path()));
-    let _uploader = prepared.claim(&state, "flights", Some(2), keep(3)).unwrap();
+    let (lineage, generation) = (state.lineage(), state.generation());
+    let claim = Claim { pipeline: "flights".to_owned(), lineage, generation, base: Some(2) };
+    let _uploader = prepared.claim(claim, keep(3)).unwrap().start(&state).unwrap();
     // The first machine comes back. What the other did meanwhile, and did not bring yet, it cannot know: a person decides.
     let overtaken = prepare(&settings, &site.path("state"), "flights", None, &clock).unwrap_err();
     assert!(matches!(overtaken, RepositoryError::Overtaken { generation: 3, .. }), "{overtaken}");

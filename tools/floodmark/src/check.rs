@@ -16,7 +16,7 @@ use crate::{CommandResult, console, exit_code};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Nothing is written and no lock is taken: a pipeline may be running on the state, and the directory may be \
-read-only. Looks at manifests, not at every byte; `floodmark inspect verify` does that. Exit code 0 when a run would \
+read-only. Reads the files of a checkpoint of the state directory as a restore does. Exit code 0 when a run would \
 start, 6 when it would be refused. docs/EVOLUTION.md says what may change.
 
 Examples:

@@ -65,6 +65,19 @@ struct Place {
 }
 
 impl Place {
+    /// As [`Place::state`]; a directory that is named is to be there. That of a pipeline file may be yet to come.
+    fn existing_state(&self) -> Result<PathBuf, Error> {
+        match &self.state {
+            Some(state) if !state.is_dir() => {
+                let message = format!("there is no state directory: path={}", state.display());
+                Err(Error::new(ErrorKind::Invalid, message).with_remedy(
+                    "name the state directory, `state.directory` of the pipeline file, or that file",
+                ))
+            }
+            _ => self.state(),
+        }
+    }
+
     fn state(&self) -> Result<PathBuf, Error> {
         match (&self.state, &self.pipeline) {
             (Some(state), _) => Ok(state.clone()),
@@ -125,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     match &arguments.action {
         Action::Create(create) => make(create)?,
         Action::List(list) => {
-            let state = list.place.state()?;
+            let state = list.place.existing_state()?;
             console::print_report(list.json, &listing(&state)?, describe)?;
         }
         Action::Delete(delete) => remove(delete)?,

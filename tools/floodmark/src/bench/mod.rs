@@ -52,8 +52,8 @@ pub(crate) struct Arguments {
     /// How often each is run; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// Memory budget of the pipeline, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    /// Memory budget of the pipeline, in MiB; at least 16.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u64).range(16..))]
     memory: u64,
     /// Where text, state and output go; the text stays and is used again. A temporary directory when left out.
     #[arg(long)]

@@ -37,6 +37,7 @@ mod reapply_savepoint;
 mod repository;
 mod s3;
 mod savepoint;
+mod starts;
 mod state_size;
 mod status;
 mod steps;
