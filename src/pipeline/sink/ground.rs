@@ -100,7 +100,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         refuse_unusable(&dir.path().join("to/be/made")).unwrap();
         refuse_unusable(dir.path()).unwrap();
-        fs::write(dir.path().join("file"), "").unwrap();
+        File::create(dir.path().join("file")).unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
         let long = "x".repeat(300);
         let deep = format!("a/{}", "b/".repeat(2_100));

@@ -71,6 +71,9 @@ fn text(report: &GrowthReport) -> String {
     text
 }
 
+/// A figure of one checkpoint: of all of it, or of one operator.
+type Quantity = fn(&GrowthPoint, Option<&str>) -> Option<u64>;
+
 /// Bytes, entries and open panes by epoch; by operator where there are several.
 fn figure(report: &GrowthReport) -> Figure {
     let names: Vec<String> = report
@@ -80,7 +83,7 @@ fn figure(report: &GrowthReport) -> Figure {
     let by_operator = names.len() > 1;
     let mut legend = vec!["all".to_owned()];
     legend.extend(names.iter().filter(|_| by_operator).cloned());
-    let quantities: [(&str, fn(&GrowthPoint, Option<&str>) -> Option<u64>); 3] =
+    let quantities: [(&str, Quantity); 3] =
         [("MiB on disk", bytes), ("entries", entries), ("open panes", open_panes)];
     let panels = quantities.map(|(label, value)| {
         let scale = if label == "MiB on disk" { 1_048_576.0 } else { 1.0 };

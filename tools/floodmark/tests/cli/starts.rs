@@ -178,12 +178,15 @@ fn an_output_that_is_in_use_is_seen_before_the_repository_is_taken_over() {
     assert_eq!(ended.code, Some(0), "the first was not stopped: {}", ended.stderr);
 }
 
+/// What is done to an output: its directory, and one beside it.
+type Harm = fn(&Path, &Path);
+
 #[test]
 fn staged_rows_that_cannot_be_published_are_seen_before_any_output_or_the_repository_is_touched() {
     let straight = Machines::new();
     straight.grow(1_000);
     straight.succeed(&["a.toml"], "");
-    let cases: [(i32, &str, fn(&Path, &Path)); 4] = [
+    let cases: [(i32, &str, Harm); 4] = [
         (DAMAGED, "staged output is damaged", |staged, _| fs::write(staged, "cut").unwrap()),
         (DAMAGED, "staged output is damaged", |staged, _| {
             let mut bytes = fs::read(staged).unwrap();
