@@ -145,7 +145,9 @@ fn span(delay: Duration) -> Span {
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
-    let parsed = if text == "0" { Ok(Duration::ZERO) } else { duration(text) };
+    // Durations elsewhere are longer than zero.
+    let unit = text.strip_prefix('0').filter(|unit| unit.is_empty() || duration(&format!("1{unit}")).is_ok());
+    let parsed = if unit.is_some() { Ok(Duration::ZERO) } else { duration(text) };
     parsed.map_err(|_| format!("`{text}` is not a delay; write 0, 30s, 10m or 24h"))
 }
 

@@ -249,7 +249,7 @@ fn two_files() -> Site {
 #[test]
 fn the_text_says_how_late_events_are_and_what_to_set() {
     let site = two_files();
-    let ended = advise(&site, &["--loss", "20%", "--delays", "0,5s,8s"]);
+    let ended = advise(&site, &["--loss", "20%", "--delays", "0,5s,8s", "--quiet"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     for line in [
         "sample: which watermark delay",

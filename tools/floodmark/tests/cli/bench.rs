@@ -74,7 +74,7 @@ fn a_published_result_has_waited_for_its_checkpoint_and_a_fired_one_has_not() {
 fn a_run_that_cannot_keep_up_shows_the_waiting_in_its_times() {
     // Every event makes a pane and a row: no machine takes that many.
     let load =
-        ["--loads", "100", "--capacity", "3000000", "--keys", "100000", "--events-per-window", "100000"];
+        ["--loads", "100", "--capacity", "12000000", "--keys", "100000", "--events-per-window", "100000"];
     let rest = ["--seconds", "1", "--intervals", "200ms", "--memory", "64", "--quiet"];
     let ended = bench("latency", &[&load[..], &rest, &["--json"]].concat());
     let report = report(&ended);
