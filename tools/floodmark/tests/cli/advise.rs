@@ -253,10 +253,10 @@ fn the_text_says_how_late_events_are_and_what_to_set() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     for line in [
         "sample: which watermark delay",
-        "sample       8 events (1 rejected)",
-        "event times  2026-03-01T10:00:00Z to 2026-03-01T10:00:40Z",
-        "late         1 of 8 events come behind an earlier event of their partition (12.50 %)",
-        "lateness     P50 0s   P95 8s   P99 8s   P99.9 8s   max 8s",
+        "sample        8 events (1 rejected)",
+        "event times   2026-03-01T10:00:00Z to 2026-03-01T10:00:40Z",
+        "late          1 of 8 events come behind an earlier event of their partition (12.50 %)",
+        "lateness      P50 0s   P95 8s   P99 8s   P99.9 8s   max 8s",
         "in order",
         "up to 10s",
         "window `w`: tumbling 10s",
