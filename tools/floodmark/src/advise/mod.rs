@@ -35,7 +35,7 @@ Examples:
   floodmark advise pipeline.toml --loss 0.01%
   floodmark advise pipeline.toml --delays 0,1m,15m,1h     what these would lose and hold
   floodmark advise pipeline.toml --out plots              the same as advise.svg and advise.png
-  floodmark advise pipeline.toml --check                  exit code 7 when the delay set now loses more
+  floodmark advise pipeline.toml --check                  exit code 7 when the delay now loses more
   floodmark advise --state state/ --epoch 12              estimated from a checkpoint; reads no input
   floodmark advise pipeline.toml --json | jq .recommendation.delay
 
