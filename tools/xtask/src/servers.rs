@@ -75,8 +75,9 @@ fn promtool(steps: &mut Steps) -> Option<String> {
             return None;
         }
         fs::create_dir_all(&dir).ok()?;
-        let mut download = Command::new("apt-get");
-        download.args(["download", "prometheus"]).current_dir(&dir).stdin(Stdio::null());
+        // It downloads to where it stands, and steps stand at the root of the repository.
+        let mut download = Command::new("env");
+        download.arg("-C").arg(&dir).args(["apt-get", "download", "prometheus"]).stdin(Stdio::null());
         steps.run("promtool", "apt-get download prometheus", download).ok()?;
         let package = package_in(&dir)?;
         let mut unpack = Command::new("dpkg-deb");
