@@ -36,7 +36,7 @@ Examples:
   floodmark advise pipeline.toml --delays 0,1m,15m,1h     what these would lose and hold
   floodmark advise pipeline.toml --out plots              the same as advise.svg and advise.png
   floodmark advise pipeline.toml --check                  exit code 7 when the delay now loses more
-  floodmark advise --state state/ --epoch 12              estimated from a checkpoint; reads no input
+  floodmark advise --state state/ --epoch 12              estimated from a checkpoint, without input
   floodmark advise pipeline.toml --json | jq .recommendation.delay
 
 Exit code 7 when no delay keeps to the budget. docs/ADVISE.md defines every figure."
