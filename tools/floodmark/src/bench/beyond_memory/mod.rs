@@ -45,7 +45,7 @@ const DISK_BYTES_PER_EVENT: u64 = 250;
 #[command(after_help = "Examples:
   floodmark bench beyond-memory                         8 times a budget of 512 MiB
   floodmark bench beyond-memory --memory 64             the same with less, and sooner done
-  floodmark bench beyond-memory --memory 64 --times 64  state that is 8 times the budget on disk as well
+  floodmark bench beyond-memory --memory 64 --times 64  8 times the budget on disk as well
 
 State counts as what its panes would take in memory. Peak memory is that of the pipeline's own process. Exit code 7 \
 when it broke the rule of 1.25 times the budget and 100 MB, or the state did not come to its size. Build with \

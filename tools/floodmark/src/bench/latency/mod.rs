@@ -38,8 +38,8 @@ const BEHIND_MAX: Duration = Duration::from_millis(250);
 /// Arguments of `floodmark bench latency`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  floodmark bench latency                              50 and 80 % of capacity, checkpoints every 1 s, 10 s, and none
-  floodmark bench latency --loads 80 --intervals 1s    one load, one interval, and the same without checkpoints
+  floodmark bench latency                              50 and 80 % of capacity, three intervals
+  floodmark bench latency --loads 80 --intervals 1s    one load, with checkpoints and without
   floodmark bench latency --capacity 4000000 --json    the same load on another build or machine
 
 A time begins when the event that closes the window was due, so that waiting counts. `fired`: the row was staged by \
