@@ -9,7 +9,7 @@ use proptest::test_runner::{RngSeed, TestRunner};
 
 use crate::cases::{compare, compare_unplaced, deep};
 use crate::drivers::{Plan, Step, through_operator, through_store};
-use crate::oracle::{Event, Key, Mode, Num, Observed, Op, Oracle, Profile, Settings, Trigger, Windows};
+use crate::oracle::{Event, Key, Mode, Num, Observed, Op, Oracle, Profile, Rule, Settings, Trigger, Windows};
 
 /// Settings and what happens under them. Prints itself one operation a line.
 #[derive(Clone)]
@@ -83,6 +83,20 @@ fn days() -> BoxedStrategy<Windows> {
     zones.prop_map(|zone| Windows::CalendarDay { zone: TimeZone::get(zone).unwrap() }).boxed()
 }
 
+fn weeks_and_months() -> BoxedStrategy<Windows> {
+    let zones = prop_oneof![Just("America/St_Johns"), Just("Africa/Cairo"), Just("Europe/Berlin")];
+    (zones, 0_u8..3)
+        .prop_map(|(zone, kind)| {
+            let zone = TimeZone::get(zone).unwrap();
+            match kind {
+                0 => Windows::CalendarWeek { zone, from_sunday: false },
+                1 => Windows::CalendarWeek { zone, from_sunday: true },
+                _ => Windows::CalendarMonth { zone },
+            }
+        })
+        .boxed()
+}
+
 fn global() -> BoxedStrategy<Windows> {
     Just(Windows::Global).boxed()
 }
@@ -97,6 +111,44 @@ fn plain_trigger() -> BoxedStrategy<Trigger> {
 
 fn early_trigger() -> BoxedStrategy<Trigger> {
     (1_i64..12).prop_map(Trigger::Early).boxed()
+}
+
+/// Intervals of event time, which calendars make longer.
+fn multiples() -> impl Strategy<Value = i64> {
+    1_i64..12
+}
+
+fn composite_trigger() -> BoxedStrategy<Trigger> {
+    let early = prop_oneof![
+        Just(Rule::Never),
+        Just(Rule::Each),
+        (1_u64..5).prop_map(Rule::Count),
+        multiples().prop_map(Rule::EventTime),
+    ];
+    let late = prop_oneof![Just(Rule::Never), Just(Rule::Each), (1_u64..5).prop_map(Rule::Count)];
+    (early, late).prop_map(|(early, late)| Trigger::Composite { early, late }).boxed()
+}
+
+/// Rules of which one at least goes by processing time.
+fn clock_trigger() -> BoxedStrategy<Trigger> {
+    let clock = || (20_i64..600).prop_map(Rule::Clock);
+    let both = (clock(), clock()).prop_map(|(early, late)| Trigger::Composite { early, late });
+    let same =
+        (20_i64..600).prop_map(Rule::Clock).prop_map(|rule| Trigger::Composite { early: rule, late: rule });
+    let one = (composite_trigger(), clock(), any::<bool>()).prop_map(|(other, clock, first)| match other {
+        Trigger::Composite { late, .. } if first => Trigger::Composite { early: clock, late },
+        Trigger::Composite { early, .. } => Trigger::Composite { early, late: clock },
+        other => other,
+    });
+    prop_oneof![1 => both, 1 => same, 3 => one].boxed()
+}
+
+/// Each row takes back the one before it.
+fn retracting(windows: BoxedStrategy<Windows>) -> BoxedStrategy<Settings> {
+    let settings = record_settings(windows, Just(Trigger::EventTime).boxed());
+    let retracts =
+        |settings| Settings { mode: Mode::Update, discarding: false, retractions: true, ..settings };
+    settings.prop_map(retracts).boxed()
 }
 
 fn record_settings(
@@ -122,14 +174,19 @@ fn record_settings(
                 (settings.trigger, settings.discarding) = (trigger, discarding);
                 (settings.partitions, settings.idle_timeout_ms) = (partitions, idle_timeout_ms);
                 if update == 0 {
-                    (settings.mode, settings.trigger) = (Mode::Update, Trigger::EventTime);
+                    settings.mode = Mode::Update;
                     settings.discarding = false;
+                    if !matches!(settings.trigger, Trigger::Composite { early: Rule::Clock(_), .. }) {
+                        settings.trigger = Trigger::EventTime;
+                    }
                 }
                 // All time has no time after it, and too many multiples of anything.
                 if settings.windows == Windows::Global {
                     settings.allowed_lateness_ms = 0;
-                    if let Trigger::Early(_) = settings.trigger {
-                        settings.trigger = Trigger::EventTime;
+                    match &mut settings.trigger {
+                        Trigger::Early(_) => settings.trigger = Trigger::EventTime,
+                        Trigger::Composite { early: early @ Rule::EventTime(_), .. } => *early = Rule::Each,
+                        _ => {}
                     }
                 }
                 settings
@@ -193,17 +250,22 @@ enum End {
 }
 
 fn scale(settings: &mut Settings, drift: i64, real: bool) -> Scale {
-    if !matches!(settings.windows, Windows::CalendarDay { .. }) {
-        return Scale { unit: 1, base: if drift == 0 { 0 } else { -20 }, drift, real };
-    }
-    // Days need hours, and a change of the clocks nearby.
-    let unit = 3 * 3_600_000;
+    // Days need hours, weeks and months need days, and changes of the clocks nearby.
+    let (unit, base) = match &settings.windows {
+        Windows::CalendarDay { .. } => (3 * 3_600_000, 1_615_700_000_000),
+        Windows::CalendarWeek { .. } => (11 * 3_600_000, 1_161_500_000_000),
+        Windows::CalendarMonth { .. } => (61 * 3_600_000, 1_161_500_000_000),
+        _ => return Scale { unit: 1, base: if drift == 0 { 0 } else { -20 }, drift, real },
+    };
     settings.delay_ms *= unit;
     settings.allowed_lateness_ms *= unit;
-    if let Trigger::Early(interval) = &mut settings.trigger {
-        *interval *= unit;
+    match &mut settings.trigger {
+        Trigger::Early(interval) | Trigger::Composite { early: Rule::EventTime(interval), .. } => {
+            *interval *= unit
+        }
+        _ => {}
     }
-    Scale { unit, base: 1_615_700_000_000, drift, real }
+    Scale { unit, base, drift, real }
 }
 
 fn ops(settings: &Settings, drafts: &[Draft], scale: Scale, end: End) -> Vec<Op> {
@@ -225,7 +287,9 @@ fn ops(settings: &Settings, drafts: &[Draft], scale: Scale, end: End) -> Vec<Op>
                     id: None,
                 })
             }
-            Draft::Tick { millis, backlog } if settings.idle_timeout_ms.is_some() => {
+            Draft::Tick { millis, backlog }
+                if settings.idle_timeout_ms.is_some() || settings.trigger.has_clock() =>
+            {
                 now_ms += millis;
                 Op::Tick { now_ms, backlog: backlog.then_some((0, 1)).into_iter().collect() }
             }
@@ -254,8 +318,9 @@ fn history(settings: BoxedStrategy<Settings>) -> impl Strategy<Value = History> 
     (settings, drafts, 0_i64..4, 0_u8..4, end, batches, (steps, step_rows)).prop_map(
         |(mut settings, drafts, drift, real, end, batches, (mut after, mut step_rows))| {
             let scale = scale(&mut settings, drift, real == 1);
-            // Idle time-outs begin anew in a new process, which says nothing about how long the old one waited.
-            if settings.idle_timeout_ms.is_some() {
+            // Idle time-outs and intervals begin anew in a new process, which says nothing about how long the old one
+            // waited.
+            if settings.idle_timeout_ms.is_some() || settings.trigger.has_clock() {
                 after.retain(|step| !step.kills());
                 step_rows = None;
             }
@@ -325,12 +390,38 @@ proptest! {
     }
 
     #[test]
+    fn weeks_and_months_agree_with_the_model(
+        history in history(record_settings(weeks_and_months(), plain_trigger())),
+    ) {
+        check(&history, through_operator)?;
+    }
+
+    #[test]
     fn one_window_for_all_time_agrees_with_the_model(history in history(record_settings(global(), plain_trigger()))) {
         check(&history, through_operator)?;
     }
 
     #[test]
     fn early_firings_agree_with_the_model(history in history(record_settings(any_windows(), early_trigger()))) {
+        check(&history, through_operator)?;
+    }
+
+    #[test]
+    fn rules_before_and_after_closing_agree_with_the_model(
+        history in history(record_settings(any_windows(), composite_trigger())),
+    ) {
+        check(&history, through_operator)?;
+    }
+
+    #[test]
+    fn firings_by_the_clock_agree_with_the_model(
+        history in history(record_settings(any_windows(), clock_trigger())),
+    ) {
+        check(&history, through_operator)?;
+    }
+
+    #[test]
+    fn retractions_agree_with_the_model(history in history(retracting(any_windows()))) {
         check(&history, through_operator)?;
     }
 
@@ -345,6 +436,18 @@ proptest! {
 
     #[test]
     fn the_store_agrees_with_the_model(history in history(record_settings(any_windows(), plain_trigger()))) {
+        check(&history, through_store)?;
+    }
+
+    #[test]
+    fn the_store_agrees_with_the_model_on_triggers(
+        history in history(record_settings(any_windows(), prop_oneof![composite_trigger(), clock_trigger()].boxed())),
+    ) {
+        check(&history, through_store)?;
+    }
+
+    #[test]
+    fn the_store_agrees_with_the_model_on_retractions(history in history(retracting(any_windows()))) {
         check(&history, through_store)?;
     }
 

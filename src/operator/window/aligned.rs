@@ -457,7 +457,9 @@ impl AlignedOperator {
             self.settle(event.batch);
             return self.fire_rows(table, &[row], window, event.before, emit);
         }
-        if self.gathers && first_change {
+        // What another rule fires does not wait for the clock.
+        let waits = self.spec.mode != Mode::Append || matches!(repeat, Repeat::Interval(_));
+        if self.gathers && waits && first_change {
             self.changed.entry(window.end).or_default().push(row);
         }
         Ok(())

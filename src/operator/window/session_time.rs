@@ -285,7 +285,10 @@ impl SessionOperator {
         closed: Option<bool>,
         emit: &mut dyn Emit<Error = E>,
     ) -> Result<(), E> {
-        let waiting = std::mem::take(&mut self.changed);
+        let mut waiting = std::mem::take(&mut self.changed);
+        // A session that fired by another rule and changed again since is on the list a second time.
+        waiting.sort_unstable();
+        waiting.dedup();
         let mut due = Vec::new();
         for (at, generation) in waiting {
             let session = &self.sessions[at as usize];

@@ -36,6 +36,9 @@ pub(crate) fn compare(expected: &Observed, found: &Observed) -> Result<(), Diffe
     if let (Some(expected), Some(found)) = (&expected.state, &found.state) {
         first_difference("state", expected, found, same_row)?;
     }
+    if let (Some(expected), Some(found)) = (&expected.table, &found.table) {
+        first_difference("table", expected, found, same_row)?;
+    }
     first_difference("watermarks", &expected.watermarks, &found.watermarks, |a, b| a == b)?;
     if expected.final_watermark != found.final_watermark {
         return differ("final watermark", expected.final_watermark, found.final_watermark);

@@ -164,6 +164,7 @@ pub(super) fn observed(json: &Json) -> Observed {
         rejected: list("rejected").map(|line| (at(line), reason(line["reason"].as_str().unwrap()))).collect(),
         state: Some(list("state").map(row).collect()),
         final_watermark: json["final_watermark"].as_i64(),
+        table: None,
         watermarks: Vec::new(),
     }
 }

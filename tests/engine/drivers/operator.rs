@@ -137,7 +137,8 @@ impl Face for Backend {
         self.now = self.now.max(Duration::from_millis(now_ms as u64));
         let unread = |partition: PartitionId| backlog.get(&(partition.0 as usize)).is_some_and(|n| *n > 0);
         let watermark = self.tracker.tick(self.now, unread);
-        self.advance(watermark, seen)
+        self.advance(watermark, seen)?;
+        words(self.operator.tick(EventTime::from_millis(now_ms), &mut self.panes, seen))
     }
 
     fn finish_partition(&mut self, partition: usize, seen: &mut Seen) -> Result<(), String> {

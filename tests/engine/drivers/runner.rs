@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use floodmark::event_time::Watermark;
 use floodmark::operator::{EventBatch, KeyColumn, PartitionId, ValueColumn};
 
-use super::seen::{Seen, of_moment};
+use super::seen::{Lengths, Seen, of_moment};
 use crate::oracle::{Event, Num, Observed, Op, Profile, Row, Settings};
 
 /// How a history is given to the engine. None of it may show in the results.
@@ -90,11 +90,12 @@ pub(super) fn run(
         profile: settings.profile,
         real: is_real(ops),
         ids: settings.dedupe,
+        retractions: settings.retractions,
         plan,
         waiting: EventBatch::default(),
         batches_made: 0,
         seen: Seen::new(settings.profile),
-        durable: ([0; 3], readers.clone()),
+        durable: (Lengths::default(), readers.clone()),
         readers,
         journal: Vec::new(),
         owed: false,
@@ -117,13 +118,14 @@ struct Run<'a> {
     real: bool,
     // A second key column holds the ids.
     ids: bool,
+    retractions: bool,
     plan: &'a Plan,
     waiting: EventBatch,
     batches_made: usize,
     seen: Seen,
     readers: Vec<Reader>,
     // What the last checkpoint holds, and what came after it.
-    durable: ([usize; 3], Vec<Reader>),
+    durable: (Lengths, Vec<Reader>),
     journal: Vec<(usize, &'a Op)>,
     // A checkpoint that waits for the end of the batch.
     owed: bool,
@@ -281,9 +283,10 @@ impl<'a> Run<'a> {
             (Profile::Batch, _) => self.backend.batch_watermark(),
         };
         let state = self.backend.state()?;
+        let table = self.retractions.then(|| self.seen.table()).transpose()?;
         let Seen { emits, late, mut rejected, .. } = self.seen;
         rejected.sort_unstable();
         let final_watermark = of_moment(self.profile, watermark);
-        Ok(Observed { emits, late, rejected, state, final_watermark, watermarks })
+        Ok(Observed { emits, late, rejected, state, final_watermark, table, watermarks })
     }
 }

@@ -1,11 +1,16 @@
 //! What the engine emits, written down as the cases say it.
 
+use std::collections::BTreeMap;
+
 use floodmark::aggregate::Value;
 use floodmark::error::Error;
 use floodmark::event_time::Watermark;
 use floodmark::operator::{Emit, EventBatch, LateEvent, PaneKind, Rejection, ResultBlock};
 
-use crate::oracle::{Emitted, Late, Num, Pane, Profile, Row};
+use crate::oracle::{Emitted, Key, Late, Num, Pane, Profile, Row};
+
+/// How much was seen of each kind.
+pub(super) type Lengths = [usize; 4];
 
 /// Receives everything and notes the operation that is being applied. The record numbers of batches are those of
 /// operations.
@@ -15,23 +20,56 @@ pub(super) struct Seen {
     pub(super) emits: Vec<Emitted>,
     pub(super) late: Vec<Late>,
     pub(super) rejected: Vec<(usize, &'static str)>,
+    /// With retractions: what was taken back of the results, by how many there were before.
+    pub(super) taken_back: Vec<(usize, Row)>,
 }
 
 impl Seen {
     pub(super) fn new(profile: Profile) -> Self {
-        Self { at: 0, profile, emits: Vec::new(), late: Vec::new(), rejected: Vec::new() }
+        Self {
+            at: 0,
+            profile,
+            emits: Vec::new(),
+            late: Vec::new(),
+            rejected: Vec::new(),
+            taken_back: Vec::new(),
+        }
     }
 
     /// How much was seen so far.
-    pub(super) fn lengths(&self) -> [usize; 3] {
-        [self.emits.len(), self.late.len(), self.rejected.len()]
+    pub(super) fn lengths(&self) -> Lengths {
+        [self.emits.len(), self.late.len(), self.rejected.len(), self.taken_back.len()]
     }
 
     /// Forgets what was seen after `lengths`.
-    pub(super) fn truncate(&mut self, [emits, late, rejected]: [usize; 3]) {
+    pub(super) fn truncate(&mut self, [emits, late, rejected, taken_back]: Lengths) {
         self.emits.truncate(emits);
         self.late.truncate(late);
         self.rejected.truncate(rejected);
+        self.taken_back.truncate(taken_back);
+    }
+
+    /// What a reader holds who applied every row in its order.
+    ///
+    /// # Errors
+    /// A row was taken back that the reader did not hold, or given twice.
+    pub(super) fn table(&self) -> Result<Vec<Row>, String> {
+        let mut table: BTreeMap<(i64, i64, Key), Row> = BTreeMap::new();
+        let place = |row: &Row| (row.end, row.start, row.key.clone());
+        let mut taken_back = self.taken_back.iter().peekable();
+        for at in 0..=self.emits.len() {
+            while let Some((_, row)) = taken_back.next_if(|(before, _)| *before == at) {
+                match table.remove(&place(row)) {
+                    Some(held) if held == *row => {}
+                    held => return Err(format!("took back {row:?}, where there was {held:?}")),
+                }
+            }
+            let Some(Emitted { row, .. }) = self.emits.get(at) else { break };
+            if let Some(held) = table.insert(place(row), row.clone()) {
+                return Err(format!("{row:?} in the place of {held:?}, which was not taken back"));
+            }
+        }
+        Ok(table.into_values().collect())
     }
 
     /// A watermark at emission: inclusive in the record profile, exclusive in the other.
@@ -88,8 +126,13 @@ impl Emit for Seen {
 
     fn results(&mut self, _: usize, block: &mut dyn ResultBlock) -> Result<(), Error> {
         let (window, watermark) = (block.window(), self.at_emission(block.watermark()));
+        let takes_back = block.takes_back().is_some();
         while let Some(found) = block.next_row() {
             let row = row(found.key, window.start.as_millis(), window.end.as_millis(), found.values);
+            if takes_back {
+                self.taken_back.push((self.emits.len(), row));
+                continue;
+            }
             let pane = match found.kind {
                 PaneKind::Early => Pane::Early,
                 PaneKind::OnTime => Pane::OnTime,

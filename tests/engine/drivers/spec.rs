@@ -1,12 +1,16 @@
 //! Settings of a case as a definition of the engine.
 
 use floodmark::aggregate::{AggregateSpec, Function, InputType};
-use floodmark::event_time::{Cumulative, InvalidWindow, Sliding, Span, Tumbling, Windows as EngineWindows};
+use floodmark::event_time::{
+    Calendar, CalendarUnit, Cumulative, InvalidWindow, Sliding, Span, Tumbling, Windows as EngineWindows,
+};
 use floodmark::operator::{
-    Accumulation, Advance, Mode as EngineMode, OperatorSpec, Trigger as EngineTrigger,
+    Accumulation, Advance, Mode as EngineMode, OperatorSpec, Repeat, Trigger as EngineTrigger,
 };
 
-use crate::oracle::{Mode, Profile, Settings, Trigger, Windows};
+use jiff::civil::Weekday;
+
+use crate::oracle::{Mode, Profile, Rule, Settings, Trigger, Windows};
 
 pub(crate) fn span(millis: i64) -> Result<Span, String> {
     Span::from_millis(millis).ok_or_else(|| format!("negative span: {millis}"))
@@ -41,9 +45,28 @@ fn windows(windows: &Windows) -> Result<EngineWindows, String> {
         Windows::CalendarDay { zone } => {
             EngineWindows::days(zone.iana_name().unwrap_or("UTC")).map_err(invalid)
         }
+        Windows::CalendarWeek { zone, from_sunday } => {
+            let start = if *from_sunday { Weekday::Sunday } else { Weekday::Monday };
+            let name = zone.iana_name().unwrap_or("UTC");
+            Calendar::new(CalendarUnit::Week, name, start).map(Into::into).map_err(invalid)
+        }
+        Windows::CalendarMonth { zone } => {
+            let name = zone.iana_name().unwrap_or("UTC");
+            Calendar::new(CalendarUnit::Month, name, Weekday::Monday).map(Into::into).map_err(invalid)
+        }
         Windows::UnknownZone => EngineWindows::days("Mars/Olympus").map_err(invalid),
         Windows::Global => Ok(EngineWindows::Global),
     }
+}
+
+fn repeat(rule: Rule) -> Result<Repeat, String> {
+    Ok(match rule {
+        Rule::Never => Repeat::Never,
+        Rule::Each => Repeat::Each,
+        Rule::Count(n) => Repeat::Count(u32::try_from(n).unwrap()),
+        Rule::EventTime(interval) => Repeat::EventTime(span(interval)?),
+        Rule::Clock(interval) => Repeat::Interval(span(interval)?),
+    })
 }
 
 /// # Errors
@@ -60,7 +83,15 @@ pub(crate) fn operator(settings: &Settings, real: bool) -> Result<OperatorSpec, 
         Trigger::EventTime => EngineTrigger::Watermark,
         Trigger::Count(n) => EngineTrigger::Count(u32::try_from(n).unwrap()),
         Trigger::Early(interval) => EngineTrigger::Early(span(interval)?),
+        // The same thing in fewer words.
+        Trigger::Composite { early: Rule::Clock(early), late: Rule::Clock(late) } if early == late => {
+            EngineTrigger::Interval(span(early)?)
+        }
+        Trigger::Composite { early, late } => {
+            EngineTrigger::Composite { early: repeat(early)?, late: repeat(late)? }
+        }
     };
+    spec.retractions = settings.retractions;
     if settings.discarding {
         spec.accumulation = Accumulation::Discarding;
     }

@@ -12,7 +12,7 @@ mod watermark;
 mod windows;
 
 pub(crate) use contents::{Contents, Num};
-pub(crate) use settings::{Bounds, Mode, Profile, Refusal, Settings, Trigger};
+pub(crate) use settings::{Bounds, Mode, Profile, Refusal, Rule, Settings, Trigger};
 pub(crate) use windows::Windows;
 
 use std::collections::BTreeMap;
@@ -110,6 +110,8 @@ pub(crate) struct Observed {
     /// Rows left; `None` where they cannot be seen.
     pub(crate) state: Option<Vec<Row>>,
     pub(crate) final_watermark: Option<i64>,
+    /// With retractions: what a reader holds who has applied every row to a table.
+    pub(crate) table: Option<Vec<Row>>,
     /// The watermark after each operation.
     pub(crate) watermarks: Vec<Option<i64>>,
 }
@@ -124,6 +126,7 @@ impl Observed {
 pub(crate) struct Oracle {
     inner: Inner,
     seen: Observed,
+    retractions: bool,
     at: usize,
 }
 
@@ -141,7 +144,7 @@ impl Oracle {
             Profile::Record => Inner::Records(Records::new(settings)),
             Profile::Batch => Inner::Batches(Batches::new(settings)),
         };
-        Ok(Self { inner, seen: Observed::default(), at: 0 })
+        Ok(Self { inner, seen: Observed::default(), retractions: settings.retractions, at: 0 })
     }
 
     /// Everything that a run of `ops` shows.
@@ -171,6 +174,9 @@ impl Oracle {
             Inner::Records(records) => (Some(records.state()), records.watermark()),
             Inner::Batches(batches) => (Some(batches.state()), batches.watermark()),
         };
+        if let (Inner::Records(records), true) = (&self.inner, self.retractions) {
+            self.seen.table = Some(records.table());
+        }
         self.seen
     }
 }

@@ -3,17 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::watermark::Watermarks;
-use super::{Contents, Emitted, Event, Key, Late, Mode, Observed, Op, Pane, Row, Settings, Trigger};
+use super::{Contents, Emitted, Event, Key, Late, Mode, Observed, Op, Pane, Row, Rule, Settings, Trigger};
 
 /// Panes by end, then start, then key: the order in which they fire.
 type PaneId = (i64, i64, Key);
 
+/// What becomes due at an instant, in the order in which it happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Closing,
+    Early,
+    Expiry,
+}
+
 #[derive(Default)]
 struct State {
     contents: Contents,
-    /// Records since the last firing, for the count trigger.
+    /// Records since the last firing.
     counted: u64,
-    /// The next multiple of the interval, for the early trigger.
+    /// The next multiple of event time at which it fires early.
     next_early: Option<i128>,
 }
 
@@ -34,6 +42,10 @@ pub(super) struct Records {
     watermarks: Watermarks,
     panes: BTreeMap<PaneId, State>,
     fired_on_time: BTreeSet<PaneId>,
+    /// The multiple of processing time that the early and the late rule wait for.
+    clock: [Option<i64>; 2],
+    /// The row last emitted of each pane, as long as nothing took it back.
+    table: BTreeMap<PaneId, Row>,
     /// Ids seen, with the instant from which they cannot come again.
     ids: BTreeMap<String, i128>,
     at: usize,
@@ -42,8 +54,16 @@ pub(super) struct Records {
 impl Records {
     pub(super) fn new(settings: &Settings) -> Self {
         let watermarks = Watermarks::new(settings.delay_ms, settings.idle_timeout_ms, settings.partitions);
-        let (settings, panes, fired_on_time) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
-        Self { settings, watermarks, panes, fired_on_time, ids: BTreeMap::new(), at: 0 }
+        Self {
+            settings: settings.clone(),
+            watermarks,
+            panes: BTreeMap::new(),
+            fired_on_time: BTreeSet::new(),
+            clock: [None; 2],
+            table: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            at: 0,
+        }
     }
 
     pub(super) fn watermark(&self) -> Option<i64> {
@@ -56,6 +76,7 @@ impl Records {
             Op::Event(event) => self.event(event, seen),
             Op::Tick { now_ms, backlog } => {
                 self.moving(seen, |watermarks| watermarks.tick(*now_ms, backlog));
+                self.clock_moves(seen);
             }
             Op::EndOfInput => self.moving(seen, Watermarks::end),
             Op::EndOfPartition(partition) => {
@@ -74,6 +95,11 @@ impl Records {
     pub(super) fn state(&self) -> Vec<Row> {
         let held = self.panes.iter().filter(|(_, state)| !state.contents.is_empty());
         held.map(|((end, start, key), state)| state.contents.row(key, (*start, *end))).collect()
+    }
+
+    /// What a reader holds who applies each row to a table, taking back what is taken back.
+    pub(super) fn table(&self) -> Vec<Row> {
+        self.table.values().cloned().collect()
     }
 
     /// True when the watermark has reached `instant`; an instant past 64 bits is never reached.
@@ -170,6 +196,7 @@ impl Records {
         let mut joined = State::default();
         for id in &touched {
             joined.join(self.panes.remove(id).unwrap());
+            self.table.remove(id);
         }
         joined.contents.push(event.value);
         let id = (end, start, key.clone());
@@ -183,16 +210,20 @@ impl Records {
         let closed = self.reached(i128::from(id.0) - 1);
         let state = self.panes.get_mut(id).unwrap();
         state.counted += 1;
-        let fires = match (self.settings.mode, self.settings.trigger) {
-            (Mode::Update | Mode::Complete, _) => true,
-            (Mode::Append, Trigger::Count(n)) => state.counted >= n,
-            (Mode::Append, Trigger::EventTime) => closed,
-            (Mode::Append, Trigger::Early(interval)) => {
-                if !closed && state.next_early.is_none() {
+        let trigger = self.settings.trigger;
+        let waits = matches!(trigger.early(), Rule::Clock(_));
+        let fires = match (self.settings.mode, if closed { trigger.late() } else { trigger.early() }) {
+            // In update mode the early rule is the only one.
+            (Mode::Update, _) if waits => false,
+            (Mode::Update | Mode::Complete, _) | (Mode::Append, Rule::Each) => true,
+            (Mode::Append, Rule::Count(n)) => state.counted >= n,
+            (Mode::Append, Rule::EventTime(interval)) => {
+                if state.next_early.is_none() {
                     state.next_early = event.ts.map(|ts| next_multiple(ts, interval));
                 }
-                closed
+                false
             }
+            (Mode::Append, Rule::Never | Rule::Clock(_)) => false,
         };
         if fires {
             self.fire(id, seen);
@@ -208,13 +239,20 @@ impl Records {
         if after == before {
             return;
         }
-        let mut due: Vec<(i128, PaneId)> = Vec::new();
+        let mut due: Vec<(i128, Due, PaneId)> = Vec::new();
         if self.settings.mode == Mode::Append {
             self.due_at_closing(before, &mut due);
             self.due_early(&mut due);
         }
+        self.due_if_changed(before, &mut due);
         due.sort();
-        due.iter().for_each(|(_, id)| self.fire(id, seen));
+        for (_, what, id) in due {
+            // Closing fires whatever has happened, in append mode; so does an early multiple.
+            let always = self.settings.mode == Mode::Append && what != Due::Expiry;
+            if always || self.panes[&id].counted > 0 {
+                self.fire(&id, seen);
+            }
+        }
         while let Some(first) = self.panes.keys().next().cloned() {
             if !self.expired(first.0) {
                 break;
@@ -225,7 +263,7 @@ impl Records {
         self.ids.retain(|_, until| *until > after + 1);
     }
 
-    fn due_at_closing(&self, before: Option<i64>, due: &mut Vec<(i128, PaneId)>) {
+    fn due_at_closing(&self, before: Option<i64>, due: &mut Vec<(i128, Due, PaneId)>) {
         if matches!(self.settings.trigger, Trigger::Count(_)) {
             return;
         }
@@ -235,13 +273,59 @@ impl Records {
                 break;
             }
             if before.is_none_or(|before| closes > before.into()) {
-                due.push((closes, id.clone()));
+                due.push((closes, Due::Closing, id.clone()));
             }
         }
     }
 
-    fn due_early(&mut self, due: &mut Vec<(i128, PaneId)>) {
-        let Trigger::Early(interval) = self.settings.trigger else { return };
+    /// Panes whose rules may have kept records waiting: until they expire, and in update mode until they close.
+    fn due_if_changed(&self, before: Option<i64>, due: &mut Vec<(i128, Due, PaneId)>) {
+        let trigger = self.settings.trigger;
+        let update = match self.settings.mode {
+            Mode::Update if matches!(trigger.early(), Rule::Clock(_)) => true,
+            Mode::Append if matches!(trigger, Trigger::Composite { .. }) => false,
+            _ => return,
+        };
+        let lateness = i128::from(self.settings.allowed_lateness_ms);
+        for id in self.panes.keys() {
+            let closes = i128::from(id.0) - 1;
+            let (closing, expiry) =
+                ((closes, Due::Closing, update), (closes + lateness, Due::Expiry, lateness > 0));
+            for (instant, what, waits) in [closing, expiry] {
+                let news = before.is_none_or(|before| instant > before.into());
+                if waits && news && self.reached(instant) {
+                    due.push((instant, what, id.clone()));
+                }
+            }
+        }
+    }
+
+    /// Processing time has moved: a multiple of it that is reached makes panes fire that have changed. The first
+    /// multiple is the one after the first tick.
+    fn clock_moves(&mut self, seen: &mut Observed) {
+        let now = self.watermarks.now_ms();
+        let trigger = self.settings.trigger;
+        for (at, rule) in [trigger.early(), trigger.late()].into_iter().enumerate() {
+            let Rule::Clock(interval) = rule else { continue };
+            let reached = self.clock[at].is_some_and(|next| next <= now);
+            if reached || self.clock[at].is_none() {
+                self.clock[at] = Some(now - now.rem_euclid(interval) + interval);
+            }
+            if !reached || (self.settings.mode == Mode::Update && at == 1) {
+                continue;
+            }
+            let of_rule = |id: &PaneId| {
+                self.settings.mode == Mode::Update || self.reached(i128::from(id.0) - 1) == (at == 1)
+            };
+            let changed = self.panes.iter().filter(|(id, state)| state.counted > 0 && of_rule(id));
+            for id in changed.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+                self.fire(&id, seen);
+            }
+        }
+    }
+
+    fn due_early(&mut self, due: &mut Vec<(i128, Due, PaneId)>) {
+        let Rule::EventTime(interval) = self.settings.trigger.early() else { return };
         let watermark = self.watermarks.current().map_or(i128::MIN, i128::from);
         for (id, state) in &mut self.panes {
             while let Some(next) = state.next_early.filter(|next| *next <= watermark) {
@@ -249,7 +333,7 @@ impl Records {
                 if next >= i128::from(id.0) - 1 {
                     break;
                 }
-                due.push((next, id.clone()));
+                due.push((next, Due::Early, id.clone()));
                 state.next_early = Some(next + i128::from(interval));
             }
         }
@@ -264,6 +348,7 @@ impl Records {
             return;
         }
         let row = state.contents.row(key, (*start, *end));
+        self.table.insert(id.clone(), row.clone());
         if self.settings.discarding {
             state.contents.clear();
         }

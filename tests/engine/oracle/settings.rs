@@ -23,8 +23,52 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     EventTime,
+    /// Nothing but this; closing itself emits nothing.
     Count(u64),
     Early(i64),
+    /// Closing, with rules of their own before and after it.
+    Composite {
+        early: Rule,
+        late: Rule,
+    },
+}
+
+/// What makes a pane fire again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Never,
+    Each,
+    Count(u64),
+    /// The watermark reaches a multiple of so many milliseconds.
+    EventTime(i64),
+    /// So does processing time, for panes that took records since they fired.
+    Clock(i64),
+}
+
+impl Trigger {
+    /// The rule before the window closes.
+    pub(super) const fn early(self) -> Rule {
+        match self {
+            Self::EventTime => Rule::Never,
+            Self::Count(n) => Rule::Count(n),
+            Self::Early(interval) => Rule::EventTime(interval),
+            Self::Composite { early, .. } => early,
+        }
+    }
+
+    /// The rule after it.
+    pub(super) const fn late(self) -> Rule {
+        match self {
+            Self::EventTime | Self::Early(_) => Rule::Each,
+            Self::Count(n) => Rule::Count(n),
+            Self::Composite { late, .. } => late,
+        }
+    }
+
+    /// True when processing time makes anything fire.
+    pub(crate) const fn has_clock(self) -> bool {
+        matches!(self.early(), Rule::Clock(_)) || matches!(self.late(), Rule::Clock(_))
+    }
 }
 
 /// Why settings are refused.
@@ -61,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) trigger: Trigger,
     pub(crate) discarding: bool,
+    /// In update mode, each row first takes back the one that it replaces.
+    pub(crate) retractions: bool,
     pub(crate) partitions: usize,
     pub(crate) idle_timeout_ms: Option<i64>,
     pub(crate) bounds: Bounds,
@@ -78,6 +124,7 @@ impl Settings {
             mode: Mode::Append,
             trigger: Trigger::EventTime,
             discarding: false,
+            retractions: false,
             partitions: 1,
             idle_timeout_ms: None,
             bounds: Bounds::default(),
