@@ -40,6 +40,11 @@ impl KeyColumn {
         self.bytes.len()
     }
 
+    /// Bytes that it holds, counted by capacity.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * 4
+    }
+
     /// The key at `index`.
     ///
     /// # Panics

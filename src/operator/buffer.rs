@@ -26,6 +26,16 @@ impl RowBuffer {
         }
     }
 
+    /// Makes room for so many more rows, so that what they take is not found by doubling.
+    pub(crate) fn reserve_exact(&mut self, rows: usize) {
+        self.words.reserve_exact(rows * self.layout.stride());
+    }
+
+    /// Bytes held, counted by capacity.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.held_bytes() + self.words.capacity() * 8 + self.sketches.bytes()
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -21,10 +21,13 @@ use crate::operator::{
 use crate::repository::Settings;
 use crate::state::{FamilySpec, PaneMerge};
 
-/// Share of the memory budget for panes in memory; the rest is for the state database and for panes on their way.
+/// Share of the memory budget for panes in memory.
 const HOT_SHARE: f64 = 0.4;
 /// Share of the memory budget for the state database: its block cache with the write buffers inside.
 const STATE_SHARE: f64 = 0.25;
+/// Share of the memory budget for panes on their way from one to the other, beside what either has left. The rest is for
+/// what cannot be foreseen: rows being encoded, tables being sorted.
+const MOVING_SHARE: f64 = 0.2;
 /// The least budget that a store can work with.
 pub(crate) const MEMORY_BYTES_MIN: usize = 16 << 20;
 
@@ -450,6 +453,10 @@ impl WindowStoreBuilder {
 
     pub(super) fn state_bytes(&self) -> usize {
         (self.memory_bytes as f64 * STATE_SHARE) as usize
+    }
+
+    pub(super) fn moving_bytes(&self) -> usize {
+        (self.memory_bytes as f64 * MOVING_SHARE) as usize
     }
 }
 

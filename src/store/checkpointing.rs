@@ -262,11 +262,16 @@ impl WindowStore {
 }
 
 impl CheckpointJob {
+    /// Bytes of the rows that it has to write.
+    pub(super) fn bytes(&self) -> usize {
+        self.spilled.iter().flat_map(|(_, spilled)| spilled).map(Spilled::bytes).sum()
+    }
+
     /// Does it, on the writer thread. `written` is called as soon as all rows can be read from the database.
     ///
     /// The order is the protocol (`docs/CHECKPOINTS.md`): rows, links, manifest, rename, output, and only then the
     /// horizon. A cut after any step leaves the checkpoint before, or this one, complete.
-    pub(super) fn run(self, db: &StateDb, written: impl FnOnce()) -> Result<CheckpointReport> {
+    pub(super) fn run(mut self, db: &StateDb, written: impl FnOnce()) -> Result<CheckpointReport> {
         let clock = Arc::clone(&self.clock);
         let mut lap = clock.monotonic();
         let mut split = || {
@@ -275,11 +280,12 @@ impl CheckpointJob {
         };
         pass("spill.before")?;
         let mut panes_written = 0;
-        for (operator, spilled) in &self.spilled {
-            panes_written += write_rows(db, *operator, spilled)?;
+        // Each is let go as soon as it is written: together they may be as large as the hot buffer.
+        for (operator, spilled) in std::mem::take(&mut self.spilled) {
+            panes_written += write_rows(db, operator, &spilled)?;
         }
-        for (operator, entries) in &self.entries {
-            panes_written += write_entries(db, *operator, entries)?;
+        for (operator, entries) in std::mem::take(&mut self.entries) {
+            panes_written += write_entries(db, operator, &entries)?;
         }
         written();
         pass("spill.after")?;

@@ -130,6 +130,8 @@ pub struct WindowStore {
     writer: Writer,
     restored: Option<Restored>,
     hot_bytes_max: usize,
+    // What panes on their way to the state database may take beside it.
+    moving_bytes_max: usize,
     retain: NonZeroU32,
     // Rows that are fired in one go, where a checkpoint may come in between.
     step_rows: Option<usize>,
@@ -543,12 +545,16 @@ impl WindowStore {
         })
     }
 
-    /// Moves panes to the state database while the hot buffer is over its share of the memory budget.
+    /// Moves panes to the state database while the hot buffer is over its share of the memory budget, and waits where
+    /// those on their way would together with it take more than both may.
     fn make_room(&mut self) -> Result<()> {
         loop {
-            let used: Vec<usize> = self.operators.iter().map(WindowOperator::memory_bytes).collect();
-            if used.iter().sum::<usize>() + self.events.memory_bytes() <= self.hot_bytes_max {
-                return Ok(());
+            let needs = |operator: &WindowOperator| operator.memory_bytes() + operator.growth_bytes();
+            let used: Vec<usize> = self.operators.iter().map(needs).collect();
+            let hot = used.iter().sum::<usize>() + self.events.memory_bytes();
+            if hot <= self.hot_bytes_max {
+                let both = self.hot_bytes_max + self.moving_bytes_max;
+                return self.writer.wait_for_room(both - hot);
             }
             let mut by_size: Vec<usize> = (0..used.len()).collect();
             by_size.sort_by_key(|&index| std::cmp::Reverse(used[index]));

@@ -214,6 +214,7 @@ pub(super) fn open(mut builder: WindowStoreBuilder, path: &Path) -> Result<Windo
         marks: Marks::default(),
         warned: Warned::default(),
         hot_bytes_max: builder.hot_bytes(),
+        moving_bytes_max: builder.moving_bytes(),
         retain: builder.retain,
         step_rows: builder.step_rows,
         verify_every: builder.verify_every,

@@ -21,14 +21,16 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 const BYTES_AT_ONCE: usize = 64 << 20;
 
 enum Job {
-    Write { operator: usize, spilled: Spilled },
-    Checkpoint(Box<CheckpointJob>),
+    Write { operator: usize, spilled: Spilled, bytes: usize },
+    Checkpoint(Box<CheckpointJob>, usize),
 }
 
 /// How far the thread has come.
 #[derive(Default)]
 struct Progress {
     written: u64,
+    // Of rows handed over whose memory is not given back yet.
+    bytes: usize,
     stopped: bool,
     failure: Option<Error>,
 }
@@ -41,12 +43,16 @@ struct Shared {
 
 impl Shared {
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Every change under this lock is a single assignment.
+        // Whoever holds this lock only counts, and leaves nothing half done.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_written(&self) {
-        self.progress().written += 1;
+    /// A job is done, and so many bytes of rows are no longer held for it.
+    fn note_written(&self, bytes: usize) {
+        let mut progress = self.progress();
+        progress.written += 1;
+        progress.bytes = progress.bytes.saturating_sub(bytes);
+        drop(progress);
         self.moved.notify_all();
     }
 }
@@ -83,13 +89,28 @@ impl Writer {
         if spilled.rows.is_empty() {
             return Ok(());
         }
-        self.hand_over(Job::Write { operator, spilled })
+        let bytes = spilled.bytes();
+        self.shared.progress().bytes += bytes;
+        self.hand_over(Job::Write { operator, spilled, bytes })
+    }
+
+    /// Waits until spilled rows that are not written yet take no more than `bytes_max`.
+    pub(super) fn wait_for_room(&mut self, bytes_max: usize) -> Result<()> {
+        let mut progress = self.shared.progress();
+        while progress.bytes > bytes_max && !progress.stopped {
+            progress = self.shared.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        let has_room = progress.bytes <= bytes_max;
+        drop(progress);
+        if has_room { Ok(()) } else { Err(self.failure()) }
     }
 
     /// Hands over a checkpoint. At most one is under way.
     pub(super) fn checkpoint(&mut self, job: CheckpointJob) -> Result<()> {
         debug_assert!(!self.in_flight);
-        self.hand_over(Job::Checkpoint(Box::new(job)))?;
+        let bytes = job.bytes();
+        self.shared.progress().bytes += bytes;
+        self.hand_over(Job::Checkpoint(Box::new(job), bytes))?;
         self.in_flight = true;
         Ok(())
     }
@@ -175,10 +196,12 @@ fn run(db: &StateDb, jobs: &Receiver<Job>, done: &SyncSender<CheckpointReport>, 
     let _stop = Stop(shared);
     for job in jobs {
         let result = match job {
-            Job::Write { operator, spilled } => {
-                write_rows(db, operator, std::slice::from_ref(&spilled)).map(|_| shared.note_written())
+            Job::Write { operator, spilled, bytes } => {
+                let written = write_rows(db, operator, std::slice::from_ref(&spilled));
+                drop(spilled);
+                written.map(|_| shared.note_written(bytes))
             }
-            Job::Checkpoint(job) => job.run(db, || shared.note_written()).map(|report| {
+            Job::Checkpoint(job, bytes) => job.run(db, || shared.note_written(bytes)).map(|report| {
                 // Nobody waits for the report when the store is being dropped.
                 let _ = done.send(report);
             }),

@@ -92,6 +92,11 @@ impl PaneTable {
         self.shards.iter().map(Shard::bytes).sum::<usize>() + self.aside.capacity() * 4
     }
 
+    /// Bytes that it is about to take before the next few rows.
+    pub(super) fn growth_bytes(&self) -> usize {
+        self.shards.iter().map(Shard::growth_bytes).sum()
+    }
+
     /// All rows, in no order.
     pub(super) fn rows(&self) -> impl Iterator<Item = u32> + '_ {
         let shards = self.shards.iter().enumerate();

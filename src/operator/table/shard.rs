@@ -27,6 +27,9 @@ struct Slot {
     bytes: [u8; INLINE],
 }
 
+/// Slots from which on their doubling is worth foreseeing.
+const FORESEEN_MIN: usize = 1 << 14;
+
 const VACANT: Slot = Slot { row: EMPTY, hash: 0, len: 0, bytes: [0; INLINE] };
 
 /// Rows and their keys. Rows are numbered from 0 in the order of first appearance.
@@ -89,6 +92,14 @@ impl Shard {
             + self.sketches.bytes()
             + self.dirty.capacity()
             + self.touches.capacity() * size_of::<Touch>()
+    }
+
+    /// Bytes that it is about to take for its slots: they double at once, and the old ones go only when the new ones are
+    /// filled.
+    pub(super) fn growth_bytes(&self) -> usize {
+        let near =
+            self.slots.len() >= FORESEEN_MIN && self.len() * 2 + self.slots.len() / 8 > self.slots.len();
+        if near { self.slots.len() * 2 * size_of::<Slot>() } else { 0 }
     }
 
     /// Reads the slot where `hash` is looked for. Without a branch between them such reads overlap, while look-ups,

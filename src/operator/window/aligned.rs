@@ -134,6 +134,11 @@ impl AlignedOperator {
         self.tables.iter().flatten().chain(idle).map(PaneTable::bytes).sum()
     }
 
+    /// Bytes that its tables are about to take.
+    pub(super) fn growth_bytes(&self) -> usize {
+        self.tables.iter().flatten().map(PaneTable::growth_bytes).sum()
+    }
+
     /// The time by which an event is placed.
     #[inline]
     fn time_of(&self, batch: &EventBatch, index: usize) -> EventTime {

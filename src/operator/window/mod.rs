@@ -184,6 +184,11 @@ impl WindowOperator {
         either!(self, inner => inner.memory_bytes())
     }
 
+    /// Bytes that it is about to take at once, beside those that it holds.
+    pub(crate) fn growth_bytes(&self) -> usize {
+        either!(self, inner => inner.growth_bytes())
+    }
+
     /// About how many bytes of memory a pane with a key of `key_bytes` takes, without states of variable size.
     #[must_use]
     pub fn bytes_per_pane(&self, key_bytes: usize) -> usize {

@@ -146,6 +146,11 @@ impl SessionOperator {
             + self.timers.capacity() * size_of::<(EventTime, u32, u32)>()
     }
 
+    /// Bytes that its tables are about to take.
+    pub(super) fn growth_bytes(&self) -> usize {
+        self.keys.growth_bytes()
+    }
+
     /// True when a session ending at `end` takes no more events.
     pub(super) fn expired(&self, end: EventTime, watermark: Watermark) -> bool {
         let expired = |by: Watermark| by.expired(end, self.spec.allowed_lateness);

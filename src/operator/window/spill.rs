@@ -52,6 +52,15 @@ impl Spilled {
         }
     }
 
+    /// Bytes that the rows hold on their way.
+    pub(crate) fn bytes(&self) -> usize {
+        let ends = match &self.ends {
+            Ends::One(_) => 0,
+            Ends::Each(ends) => ends.capacity() * size_of::<EventTime>(),
+        };
+        self.rows.bytes() + ends
+    }
+
     /// Indexes of the rows in the order of the state database: by end, then key.
     #[must_use]
     pub fn sorted(&self) -> Vec<u32> {
@@ -103,6 +112,7 @@ impl AlignedOperator {
         let parts = fires_once && !open.complete;
         let rows = open.take_dirty();
         let mut spilled = RowBuffer::new(&layout);
+        spilled.reserve_exact(rows.len());
         for row in rows {
             spilled.push(open.key(row), open.row(row));
         }
