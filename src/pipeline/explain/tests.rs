@@ -445,7 +445,12 @@ proptest! {
                 append(dir.path(), &format!("{file}.jsonl"), &lines(&first, 0, file));
             }
             let run = check_against_run(&dir, &keys(&first), None, &Run::default());
-            prop_assert!(!kind.1.contains("update") || !run.rows.is_empty(), "each event is emitted");
+            if kind.1.contains("update") {
+                // By batches, what ends by 1970 is late from the start; here those are sessions of 4 s.
+                let time = |(at, (_, jitter, _)): (usize, &(usize, i64, usize))| at as i64 * 2 + jitter - 8;
+                let counts = first.iter().enumerate().map(time).any(|time| kind.0 != "batch" || time + 4 > 0);
+                prop_assert_eq!(!run.rows.is_empty(), counts, "each event that counts is emitted");
+            }
             for file in 0..2 {
                 append(dir.path(), &format!("{file}.jsonl"), &lines(&second, first.len() as i64 * 2, file));
             }
